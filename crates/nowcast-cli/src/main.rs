@@ -1,0 +1,2 @@
+//! The `nowcast` program.
+fn main() {}

@@ -1,0 +1,8 @@
+//! What computes: plans, operations, devices, KV caches and random numbers.
+//!
+//! The engine knows no model. A model describes one forecast as a [`plan`]; a device runs it.
+#![warn(missing_docs)]
+
+pub mod cpu;
+pub mod random;
+pub mod student_t;
