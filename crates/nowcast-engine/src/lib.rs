@@ -4,5 +4,8 @@
 #![warn(missing_docs)]
 
 pub mod cpu;
+mod elementary;
+pub mod head;
+mod multiversion;
 pub mod random;
 pub mod student_t;
