@@ -7,7 +7,8 @@
 mod component;
 mod quantile;
 
-use component::Component;
+use crate::multiversion::multiversion;
+use component::{Components, LANES};
 
 /// Why four lists of numbers are not a mixture.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -48,7 +49,9 @@ pub enum MixtureError {
 /// `density(x) = sum_k weight_k t((x - location_k) / scale_k; degrees_of_freedom_k) / scale_k`.
 #[derive(Debug, Clone)]
 pub struct Mixture {
-    components: Vec<Component>,
+    blocks: Vec<Components>,
+    count: usize,
+    mean: f64,
 }
 
 /// What root finding needs to know about one point of a mixture.
@@ -61,6 +64,8 @@ struct Evaluation {
     density: f64,
     /// Derivative of the density.
     slope: f64,
+    /// The largest rate of change of any component; see [`component::Values`].
+    rate: f64,
 }
 
 impl Mixture {
@@ -95,30 +100,37 @@ impl Mixture {
         if !(sum > 0.0 && sum.is_finite()) {
             return Err(MixtureError::WeightSum(sum));
         }
-        let components = (0..count)
-            .map(|k| Component::new(weights[k] / sum, degrees_of_freedom[k], locations[k], scales[k]))
-            .collect();
-        Ok(Self { components })
+        let mut blocks = vec![Components::UNUSED; count.div_ceil(LANES)];
+        for k in 0..count {
+            let (block, lane) = (&mut blocks[k / LANES], k % LANES);
+            block.weight[lane] = weights[k] / sum;
+            block.degrees_of_freedom[lane] = degrees_of_freedom[k];
+            block.location[lane] = locations[k];
+            block.scale[lane] = scales[k];
+        }
+        prepare(&mut blocks);
+        let mean = (0..count).map(|k| weights[k] / sum * locations[k]).sum();
+        Ok(Self { blocks, count, mean })
     }
 
     /// Number of components K.
     pub fn component_count(&self) -> usize {
-        self.components.len()
+        self.count
     }
 
     /// P[X <= x].
     pub fn cdf(&self, x: f64) -> f64 {
-        self.evaluate(x).lower
+        evaluate(&self.blocks, x).lower
     }
 
     /// P[X > x], with full relative precision far to the right.
     pub fn survival(&self, x: f64) -> f64 {
-        self.evaluate(x).upper
+        evaluate(&self.blocks, x).upper
     }
 
     /// Probability density at `x`.
     pub fn density(&self, x: f64) -> f64 {
-        self.evaluate(x).density
+        evaluate(&self.blocks, x).density
     }
 
     /// The `x` with P[X <= x] = `level`: minus infinity at 0, infinity at 1, NaN outside [0, 1].
@@ -133,18 +145,18 @@ impl Mixture {
 
     /// The mean, `sum_k weight_k location_k`.
     pub fn mean(&self) -> f64 {
-        self.components.iter().map(|component| component.weight * component.location).sum()
+        self.mean
     }
 
     /// The variance; infinite where a component of positive weight has 2 degrees of freedom.
     pub fn variance(&self) -> f64 {
-        let mean = self.mean();
-        let spread = |component: &Component| component.variance() + (component.location - mean).powi(2);
-        self.components
-            .iter()
-            .filter(|component| component.weight > 0.0)
-            .map(|component| component.weight * spread(component))
-            .sum()
+        let term = |block: &Components, lane: usize| {
+            let (nu, scale) = (block.degrees_of_freedom[lane], block.scale[lane]);
+            let own = scale * scale * (nu / (nu - 2.0));
+            block.weight[lane] * (own + (block.location[lane] - self.mean).powi(2))
+        };
+        // Zero times an infinite variance would not be zero.
+        self.lanes().filter(|&(block, lane)| block.weight[lane] > 0.0).map(|(block, lane)| term(block, lane)).sum()
     }
 
     /// E[X; X <= x], the integral of `u density(u)` up to `x`: zero at minus infinity, the mean at infinity.
@@ -170,28 +182,89 @@ impl Mixture {
         centre + (about(ends[1]) - about(ends[0])) / (high - low)
     }
 
-    /// E[X - centre; X <= x].
+    /// E[X - centre; X <= x]: the integral of `t f(t)` up to `b` is `-f(b) (nu + b^2) / (nu - 1)`.
     fn partial_expectation_about(&self, x: f64, centre: f64) -> f64 {
-        self.components.iter().map(|component| component.partial_expectation_about(x, centre)).sum()
+        if x == f64::INFINITY {
+            return self.mean - centre;
+        }
+        if x == f64::NEG_INFINITY {
+            return 0.0;
+        }
+        let term = |(block, values): (&Components, component::Values), lane: usize| {
+            let (nu, scale, location) = (block.degrees_of_freedom[lane], block.scale[lane], block.location[lane]);
+            let t = (x - location) / scale;
+            let below = scale * scale * values.density[lane] * ((nu + t * t) / (nu - 1.0));
+            block.weight[lane] * ((location - centre) * values.lower[lane] - below)
+        };
+        let values = self.blocks.iter().map(|block| (block, component_values(block, x)));
+        values.map(|pair| (0..LANES).map(|lane| term(pair, lane)).sum::<f64>()).sum()
     }
 
     /// A length of the size of the whole mixture: the widest scale plus the spread of the locations.
     fn spread(&self) -> f64 {
-        let mean = self.mean();
-        self.components.iter().map(|component| component.scale + (component.location - mean).abs()).fold(0.0, f64::max)
+        let reach = |(block, lane): (&Components, usize)| block.scale[lane] + (block.location[lane] - self.mean).abs();
+        self.lanes().map(reach).fold(0.0, f64::max)
     }
 
-    fn evaluate(&self, x: f64) -> Evaluation {
-        let mut total = Evaluation { lower: 0.0, upper: 0.0, density: 0.0, slope: 0.0 };
-        for component in &self.components {
-            let part = component.evaluate(x);
-            total.lower += component.weight * part.lower;
-            total.upper += component.weight * part.upper;
-            total.density += component.weight * part.density;
-            total.slope += component.weight * part.slope;
-        }
-        total
+    fn lanes(&self) -> impl Iterator<Item = (&Components, usize)> {
+        self.blocks.iter().flat_map(|block| (0..LANES).map(move |lane| (block, lane))).take(self.count)
     }
+}
+
+multiversion! {
+    fn prepare(blocks: &mut [Components]) = prepare_body;
+}
+
+#[inline(always)]
+fn prepare_body<const FUSED: bool>(blocks: &mut [Components]) {
+    for block in blocks {
+        block.prepare::<FUSED>();
+    }
+}
+
+multiversion! {
+    fn component_values(block: &Components, x: f64) -> component::Values = component_values_body;
+}
+
+#[inline(always)]
+fn component_values_body<const FUSED: bool>(block: &Components, x: f64) -> component::Values {
+    block.evaluate::<FUSED>(x)
+}
+
+multiversion! {
+    fn evaluate(blocks: &[Components], x: f64) -> Evaluation = evaluate_body;
+}
+
+#[inline(always)]
+fn evaluate_body<const FUSED: bool>(blocks: &[Components], x: f64) -> Evaluation {
+    if !x.is_finite() {
+        let (lower, upper) = if x > 0.0 { (1.0, 0.0) } else { (0.0, 1.0) };
+        let nothing = if x.is_nan() { f64::NAN } else { 0.0 };
+        return Evaluation {
+            lower: lower + nothing,
+            upper: upper + nothing,
+            density: nothing,
+            slope: nothing,
+            rate: nothing,
+        };
+    }
+    let mut sums = [[0.0; LANES]; 4];
+    let mut rate = [0.0; LANES];
+    for block in blocks {
+        let values = block.evaluate::<FUSED>(x);
+        for lane in 0..LANES {
+            let weight = block.weight[lane];
+            sums[0][lane] += weight * values.lower[lane];
+            sums[1][lane] += weight * values.upper[lane];
+            sums[2][lane] += weight * values.density[lane];
+            sums[3][lane] += weight * values.slope[lane];
+            let counted = if weight > 0.0 { values.rate[lane] } else { 0.0 };
+            rate[lane] = if counted > rate[lane] { counted } else { rate[lane] };
+        }
+    }
+    let total = |lanes: [f64; LANES]| (0..LANES).map(|lane| lanes[lane]).sum();
+    let [lower, upper, density, slope] = sums.map(total);
+    Evaluation { lower, upper, density, slope, rate: rate.into_iter().fold(0.0, f64::max) }
 }
 
 fn require(

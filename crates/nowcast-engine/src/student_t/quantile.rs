@@ -1,73 +1,139 @@
 //! Quantiles of a mixture: roots of its distribution function.
 //!
 //! Each root is solved for the nearer tail's probability (below one half the lower, above it the upper), by
-//! Halley steps inside a bracket, with bisection whenever a step leaves the bracket.
+//! Halley steps from the point where the previous level was found. Until the root is bracketed a step may at most
+//! double the last one; inside a bracket, a step that leaves it or shrinks too slowly is replaced by bisection.
 
-use super::{Evaluation, Mixture};
+use super::component::Components;
+use super::{Evaluation, Mixture, evaluate_body};
+use crate::multiversion::multiversion;
 
-/// A root is accepted when the step to it changes the tail probability by less than this relative amount.
-const TOLERANCE: f64 = 1e-13;
+/// A root is accepted when the tail probability is within this relative distance of its level.
+const TOLERANCE: f64 = 1e-14;
 /// More steps than any bracket of finite numbers can need; reached only where rounding hides the root.
 const STEP_LIMIT: usize = 2200;
 
-/// Quantiles for `levels`, in their order; each search starts from its predecessor.
+/// Quantiles for `levels`, in their order.
 pub(super) fn solve(mixture: &Mixture, levels: &[f64]) -> Vec<f64> {
-    let mut start = mixture.mean();
-    levels
-        .iter()
-        .map(|&level| match level {
+    let mut quantiles = levels.to_vec();
+    solve_in_place(&mixture.blocks, mixture.mean(), mixture.spread(), &mut quantiles);
+    quantiles
+}
+
+multiversion! {
+    fn solve_in_place(blocks: &[Components], start: f64, reach: f64, levels: &mut [f64]) = solve_in_place_body;
+}
+
+#[inline(always)]
+fn solve_in_place_body<const FUSED: bool>(blocks: &[Components], start: f64, reach: f64, levels: &mut [f64]) {
+    let mut x = start;
+    let mut at = evaluate_body::<FUSED>(blocks, x);
+    for value in levels {
+        *value = match *value {
             0.0 => f64::NEG_INFINITY,
             1.0 => f64::INFINITY,
-            _ if level > 0.0 && level < 1.0 => {
-                start = root(mixture, level, start);
-                start
+            level if level > 0.0 && level < 1.0 => {
+                let mut search = Search::new(level, reach);
+                // The last point evaluated is where the next level starts.
+                loop {
+                    match search.step(x, &at) {
+                        Step::Found(root) => break root,
+                        Step::Try(next) => x = next,
+                    }
+                    at = evaluate_body::<FUSED>(blocks, x);
+                }
             }
             _ => f64::NAN,
-        })
-        .collect()
+        };
+    }
 }
 
-/// The excess of the distribution function over `level`, relative to the nearer tail's probability.
-fn excess(at: &Evaluation, level: f64) -> f64 {
-    if level < 0.5 { (at.lower - level) / level } else { ((1.0 - level) - at.upper) / (1.0 - level) }
+enum Step {
+    Try(f64),
+    Found(f64),
 }
 
-fn root(mixture: &Mixture, level: f64, start: f64) -> f64 {
-    let tail = level.min(1.0 - level);
-    let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
-    let mut x = start;
-    let mut reach = 0.0;
-    for _ in 0..STEP_LIMIT {
-        let at = mixture.evaluate(x);
-        let difference = excess(&at, level);
-        if difference == 0.0 || x.is_nan() {
-            return x;
+/// The search for one level.
+struct Search {
+    level: f64,
+    /// Probability of the nearer tail.
+    tail: f64,
+    low: f64,
+    high: f64,
+    /// Longest step allowed while the root is not bracketed.
+    reach: f64,
+    /// Lengths of the last two steps.
+    last: [f64; 2],
+    steps_left: usize,
+}
+
+impl Search {
+    fn new(level: f64, reach: f64) -> Self {
+        Self {
+            level,
+            tail: level.min(1.0 - level),
+            low: f64::NEG_INFINITY,
+            high: f64::INFINITY,
+            reach,
+            last: [f64::INFINITY; 2],
+            steps_left: STEP_LIMIT,
         }
-        if difference > 0.0 {
-            high = x;
+    }
+
+    /// What to do after having evaluated the mixture at `x`.
+    fn step(&mut self, x: f64, at: &Evaluation) -> Step {
+        let excess = if self.level < 0.5 { at.lower - self.level } else { (1.0 - self.level) - at.upper };
+        self.steps_left -= 1;
+        if excess.abs() <= TOLERANCE * self.tail || self.steps_left == 0 {
+            return Step::Found(x);
+        }
+        if excess > 0.0 {
+            self.high = x;
         } else {
-            low = x;
+            self.low = x;
         }
-        let newton = -difference * tail / at.density;
+        let newton = -excess / at.density;
         let halley = newton / (1.0 + 0.5 * newton * at.slope / at.density).clamp(0.5, 2.0);
         let mut next = x + halley;
-        let width = high - low;
-        if width.is_finite() {
-            if !(low < next && next < high) {
-                next = 0.5 * low + 0.5 * high;
+        if self.low.is_finite() && self.high.is_finite() {
+            let inside = self.low < next && next < self.high;
+            if !inside || halley.abs() > 0.5 * self.last[0] {
+                next = 0.5 * self.low + 0.5 * self.high;
+                if next <= self.low || next >= self.high {
+                    return Step::Found(next);
+                }
             }
         } else {
-            // Not bracketed yet: walk away from the known side, at most doubling each time.
-            reach = if reach == 0.0 { 2.0 * mixture.spread() } else { 2.0 * reach };
-            if !halley.is_finite() || halley.abs() > reach {
-                next = x - reach * difference.signum();
+            let allowed = halley.abs() <= self.reach;
+            if !allowed {
+                next = x - self.reach * excess.signum();
             }
+            self.reach *= 2.0;
         }
-        let step = (next - x).abs();
-        if next == x || step * at.density <= TOLERANCE * tail || next == low || next == high {
-            return next;
+        // Levels beyond the range of tails saturate instead of running away.
+        next = next.clamp(f64::MIN, f64::MAX);
+        let length = (next - x).abs();
+        // A Halley step leaves an error of third order in its length.
+        let turn = length * at.rate;
+        if turn < 0.1 && next == x + halley && turn * turn * length * at.density <= TOLERANCE * self.tail {
+            return Step::Found(next);
         }
-        x = next;
+        self.last = [self.last[1], length];
+        Step::Try(next)
     }
-    x
+}
+
+/// How often [`solve`] evaluates the mixture.
+#[cfg(test)]
+pub(super) fn evaluations(mixture: &Mixture, levels: &[f64]) -> usize {
+    let mut x = mixture.mean();
+    let mut count = 1;
+    for &level in levels {
+        let mut search = Search::new(level, mixture.spread());
+        while let Step::Try(next) = search.step(x, &evaluate_body::<true>(&mixture.blocks, x)) {
+            x = next;
+            count += 1;
+        }
+    }
+    count
 }
