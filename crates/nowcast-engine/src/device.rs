@@ -60,5 +60,5 @@ pub trait Executable: Send {
     fn run(&mut self, section: Section, launch: &Launch) -> Result<()>;
 
     /// Copies the leading rows of an f32 output.
-    fn read(&self, tensor: Tensor, values: &mut [f32]);
+    fn read(&mut self, tensor: Tensor, values: &mut [f32]);
 }

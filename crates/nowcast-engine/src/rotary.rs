@@ -38,6 +38,9 @@ impl Rotary {
 
     /// One row of the table, `4 head_dim` values: query cosine, query sine, key cosine, key sine.
     ///
+    /// Sines carry the sign of their component's formula, so that every component is
+    /// `x[j] · cosine[j] + x[partner of j] · sine[j]`.
+    ///
     /// `anchor` is the xPos origin: half of the largest position of the reference's forward call.
     pub fn fill_row(&self, position: usize, anchor: usize, row: &mut [f32]) {
         let width = self.head_dim;
@@ -55,6 +58,11 @@ impl Rotary {
                 None => 1.0,
             };
             let (sine, cosine) = angle.sin_cos();
+            let first = match self.pairing {
+                Pairing::Interleaved => component % 2 == 0,
+                Pairing::HalfSplit => component < width / 2,
+            };
+            let sine = if first { -sine } else { sine };
             row[component] = (cosine * factor) as f32;
             row[width + component] = (sine * factor) as f32;
             row[2 * width + component] = (cosine / factor) as f32;
@@ -62,18 +70,27 @@ impl Rotary {
         }
     }
 
-    /// Rotates one head by a cosine row and a sine row of the table.
+    /// Rotates one head in place by a cosine row and a sine row of the table.
     #[inline]
-    pub fn rotate(&self, head: &[f32], cosine: &[f32], sine: &[f32], mut write: impl FnMut(usize, f32)) {
-        let half = self.head_dim / 2;
-        for pair in 0..half {
-            let (first, second) = match self.pairing {
-                Pairing::Interleaved => (2 * pair, 2 * pair + 1),
-                Pairing::HalfSplit => (pair, pair + half),
-            };
-            let (a, b) = (head[first], head[second]);
-            write(first, a * cosine[first] - b * sine[first]);
-            write(second, b * cosine[second] + a * sine[second]);
+    pub fn rotate(&self, head: &mut [f32], cosine: &[f32], sine: &[f32]) {
+        match self.pairing {
+            Pairing::Interleaved => {
+                let factors = cosine.chunks_exact(2).zip(sine.chunks_exact(2));
+                for (pair, (cosine, sine)) in head.chunks_exact_mut(2).zip(factors) {
+                    let (a, b) = (pair[0], pair[1]);
+                    pair[0] = a * cosine[0] + b * sine[0];
+                    pair[1] = b * cosine[1] + a * sine[1];
+                }
+            }
+            Pairing::HalfSplit => {
+                let half = self.head_dim / 2;
+                let (first, second) = head.split_at_mut(half);
+                for (index, (a, b)) in first.iter_mut().zip(second).enumerate() {
+                    let (x, y) = (*a, *b);
+                    *a = x * cosine[index] + y * sine[index];
+                    *b = y * cosine[half + index] + x * sine[half + index];
+                }
+            }
         }
     }
 }
@@ -92,9 +109,9 @@ mod tests {
     fn position_zero_without_decay_changes_nothing() {
         let rotary = Rotary { head_dim: 6, pairing: Pairing::Interleaved, xpos_scale_base: None };
         let row = table_row(&rotary, 0, 0);
-        let mut out = [0.0; 6];
-        rotary.rotate(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &row[..6], &row[6..12], |i, v| out[i] = v);
-        assert_eq!(out, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let mut head = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+        rotary.rotate(&mut head, &row[..6], &row[6..12]);
+        assert_eq!(head, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     }
 
     #[test]
@@ -103,8 +120,8 @@ mod tests {
             let rotary = Rotary { head_dim: 10, pairing, xpos_scale_base: xpos };
             let row = table_row(&rotary, 17, 9);
             let head: Vec<f32> = (0..10).map(|i| (i as f32 * 1.3).cos()).collect();
-            let mut out = vec![0.0; 10];
-            rotary.rotate(&head, &row[..10], &row[10..20], |i, v| out[i] = v);
+            let mut out = head.clone();
+            rotary.rotate(&mut out, &row[..10], &row[10..20]);
             for pair in 0..5 {
                 let (i, j) = if pairing == Pairing::Interleaved { (2 * pair, 2 * pair + 1) } else { (pair, pair + 5) };
                 let angle = 17.0 * 10_000f64.powf(-2.0 * pair as f64 / 10.0);
@@ -127,9 +144,9 @@ mod tests {
         let score = |anchor| {
             let (query, key) = (table_row(&rotary, 30, anchor), table_row(&rotary, 12, anchor));
             let head = [0.5f32, -1.0, 0.25, 2.0, 1.5, -0.5, 0.75, 1.0];
-            let (mut q, mut k) = ([0.0f32; 8], [0.0f32; 8]);
-            rotary.rotate(&head, &query[..8], &query[8..16], |i, v| q[i] = v);
-            rotary.rotate(&head, &key[16..24], &key[24..], |i, v| k[i] = v);
+            let (mut q, mut k) = (head, head);
+            rotary.rotate(&mut q, &query[..8], &query[8..16]);
+            rotary.rotate(&mut k, &key[16..24], &key[24..]);
             q.iter().zip(k).map(|(a, b)| f64::from(*a) * f64::from(b)).sum::<f64>()
         };
         assert!((score(0) - score(15)).abs() < 8.0 * 4.0 * 1.2e-7);
