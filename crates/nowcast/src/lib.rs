@@ -6,5 +6,6 @@ pub mod data;
 pub mod error;
 pub mod forecast;
 pub mod series;
+pub mod toto;
 
 pub use error::{Error, Result};
