@@ -1,1 +1,262 @@
-//! (to come)
+//! The answer to one [`Series`](crate::series::Series): for each variate, the distribution of every future step.
+
+mod aggregation;
+mod statistics;
+
+pub use aggregation::Aggregation;
+
+use crate::{Error, Result};
+use statistics::{PointMass, SortedSamples, StepDistribution};
+
+/// The forecast of one series: a horizon and one [`VariateForecast`] per variate, in the order of the series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Forecast {
+    horizon: usize,
+    variates: Vec<VariateForecast>,
+}
+
+impl Forecast {
+    /// Gathers the variates of one series.
+    ///
+    /// # Errors
+    /// No variate, or variates of different horizon.
+    pub fn new(variates: Vec<VariateForecast>) -> Result<Self> {
+        let horizon = variates.first().map_or(0, VariateForecast::horizon);
+        if horizon == 0 {
+            return Err(Error::Data("a forecast needs at least one variate".into()));
+        }
+        if let Some(other) = variates.iter().find(|variate| variate.horizon() != horizon) {
+            return Err(Error::Data(format!(
+                "the forecast of {:?} has {} steps where the first variate has {horizon}",
+                other.name(),
+                other.horizon()
+            )));
+        }
+        Ok(Self { horizon, variates })
+    }
+
+    /// Number of future steps.
+    pub fn horizon(&self) -> usize {
+        self.horizon
+    }
+
+    /// The forecasts of the variates, in the order of the series.
+    pub fn variates(&self) -> &[VariateForecast] {
+        &self.variates
+    }
+
+    /// The forecast of the first variate of this name.
+    pub fn variate(&self, name: &str) -> Option<&VariateForecast> {
+        self.variates.iter().find(|variate| variate.name() == name)
+    }
+}
+
+/// What is known of the future of one variate, in real units.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Distribution {
+    /// Sample paths, `[samples, horizon]`, one path after the other.
+    Paths {
+        /// Number of paths.
+        samples: usize,
+        /// The values, `[samples, horizon]`.
+        values: Vec<f32>,
+    },
+    /// The mean path alone, `[horizon]`: what mean decoding gives.
+    Mean(Vec<f32>),
+}
+
+/// The forecast of one variate.
+///
+/// All results are f64 in real units, one number per step, `[horizon]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VariateForecast {
+    name: String,
+    horizon: usize,
+    distribution: Distribution,
+}
+
+impl VariateForecast {
+    /// Checks and names a distribution; the horizon is that of the distribution.
+    ///
+    /// # Errors
+    /// No step, no path, paths of unequal length, or a value that is not finite.
+    pub fn new(name: impl Into<String>, distribution: Distribution) -> Result<Self> {
+        let name = name.into();
+        let horizon = match &distribution {
+            Distribution::Paths { samples, values } => {
+                let horizon = values.len().checked_div(*samples).unwrap_or(0);
+                if horizon * samples != values.len() || values.is_empty() {
+                    return Err(Error::Data(format!(
+                        "{} values are no {samples} paths of equal length for {name:?}",
+                        values.len()
+                    )));
+                }
+                check_finite(&name, horizon, values)?;
+                horizon
+            }
+            Distribution::Mean(values) => {
+                check_finite(&name, values.len(), values)?;
+                values.len()
+            }
+        };
+        if horizon == 0 {
+            return Err(Error::Data(format!("the forecast of {name:?} has no step")));
+        }
+        Ok(Self { name, horizon, distribution })
+    }
+
+    /// Name of the variate.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Number of future steps.
+    pub fn horizon(&self) -> usize {
+        self.horizon
+    }
+
+    /// The distribution as it was computed.
+    pub fn distribution(&self) -> &Distribution {
+        &self.distribution
+    }
+
+    /// The sample paths, each `[horizon]`; `None` where the forecast is not made of paths.
+    pub fn paths(&self) -> Option<std::slice::ChunksExact<'_, f32>> {
+        match &self.distribution {
+            Distribution::Paths { values, .. } => Some(values.chunks_exact(self.horizon)),
+            _ => None,
+        }
+    }
+
+    /// The mean of each step; of samples it is taken in f64.
+    pub fn mean(&self) -> Vec<f64> {
+        self.central(Aggregation::Mean)
+    }
+
+    /// The median of each step (the quantile at 0.5); of a mean path, that path.
+    pub fn median(&self) -> Vec<f64> {
+        self.central(Aggregation::Median)
+    }
+
+    /// The quantile of each step.
+    ///
+    /// # Errors
+    /// A level outside (0, 1), or a forecast that is a mean path only.
+    pub fn quantile(&self, level: f64) -> Result<Vec<f64>> {
+        self.point(&Aggregation::Quantile(level))
+    }
+
+    /// Several quantiles, `[levels, horizon]`, with one pass over the distribution.
+    ///
+    /// # Errors
+    /// A level outside (0, 1), or a forecast that is a mean path only.
+    pub fn quantiles(&self, levels: &[f64]) -> Result<Vec<Vec<f64>>> {
+        let rules: Vec<_> = levels.iter().map(|&level| Aggregation::Quantile(level)).collect();
+        self.points(&rules)
+    }
+
+    /// The standard deviation of each step, unbiased (divisor `samples - 1`) for paths.
+    ///
+    /// # Errors
+    /// A forecast that is a mean path or a single path.
+    pub fn std(&self) -> Result<Vec<f64>> {
+        self.check_std()?;
+        let mut std = Vec::with_capacity(self.horizon);
+        self.for_each_step(|step| std.push(step.std()));
+        Ok(std)
+    }
+
+    /// The point forecast a rule gives, `[horizon]`.
+    ///
+    /// A mean path answers `mean`, `median` and the trimmed means with itself.
+    ///
+    /// # Errors
+    /// Numbers of the rule outside their range; a rule that needs a spread applied to a mean path, or one that needs a
+    /// standard deviation applied to a single path.
+    pub fn point(&self, rule: &Aggregation) -> Result<Vec<f64>> {
+        Ok(self.points(std::slice::from_ref(rule))?.swap_remove(0))
+    }
+
+    /// Several point forecasts, `[rules, horizon]`, with one pass over the distribution.
+    ///
+    /// # Errors
+    /// As [`point`](Self::point).
+    pub fn points(&self, rules: &[Aggregation]) -> Result<Vec<Vec<f64>>> {
+        for rule in rules {
+            rule.check()?;
+            if !rule.is_central() {
+                self.check_spread(&format!("{rule} needs"))?;
+            }
+            if rule.needs_std() {
+                self.check_std()?;
+            }
+        }
+        Ok(self.aggregate(rules))
+    }
+
+    /// A rule that every distribution answers.
+    fn central(&self, rule: Aggregation) -> Vec<f64> {
+        self.aggregate(&[rule]).swap_remove(0)
+    }
+
+    /// Applies checked rules to every step, `[rules, horizon]`.
+    fn aggregate(&self, rules: &[Aggregation]) -> Vec<Vec<f64>> {
+        let mut points = vec![Vec::with_capacity(self.horizon); rules.len()];
+        self.for_each_step(|step| {
+            for (point, rule) in points.iter_mut().zip(rules) {
+                point.push(rule.of(step));
+            }
+        });
+        points
+    }
+
+    /// Shows every step in turn; the samples of a step are sorted once.
+    fn for_each_step(&self, mut visit: impl FnMut(&dyn StepDistribution)) {
+        match &self.distribution {
+            Distribution::Paths { samples, values } => {
+                let mut sorted = Vec::with_capacity(*samples);
+                for step in 0..self.horizon {
+                    sorted.clear();
+                    sorted.extend(values[step..].iter().step_by(self.horizon));
+                    sorted.sort_unstable_by(f32::total_cmp);
+                    visit(&SortedSamples(&sorted));
+                }
+            }
+            Distribution::Mean(values) => values.iter().for_each(|&value| visit(&PointMass(f64::from(value)))),
+        }
+    }
+
+    fn check_spread(&self, what_needs: &str) -> Result<()> {
+        match self.distribution {
+            Distribution::Mean(_) => Err(Error::Setting(format!(
+                "{what_needs} a distribution, but {:?} was forecast as a mean path only: forecast with --decode sample",
+                self.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_std(&self) -> Result<()> {
+        self.check_spread("a standard deviation needs")?;
+        match self.distribution {
+            Distribution::Paths { samples: 1, .. } => Err(Error::Setting(format!(
+                "a standard deviation needs at least two sample paths, but {:?} has one: raise --samples",
+                self.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Refuses values that are not finite: `[paths, horizon]`.
+fn check_finite(name: &str, horizon: usize, values: &[f32]) -> Result<()> {
+    match values.iter().position(|value| !value.is_finite()) {
+        None => Ok(()),
+        Some(at) => Err(Error::Data(format!(
+            "the forecast of {name:?} is {} at step {}: its values are too large for f32, divide the series by a power of ten",
+            values[at],
+            at % horizon + 1
+        ))),
+    }
+}
