@@ -93,3 +93,11 @@ impl Plan {
         self.sizes[tensor.index]
     }
 }
+
+impl Tensor {
+    /// The same values as another matrix; a fixed number of rows of one make one row of the other.
+    #[must_use]
+    pub const fn reshaped(self, rows: Rows, width: usize) -> Self {
+        Self { rows, width, ..self }
+    }
+}
