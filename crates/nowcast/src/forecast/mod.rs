@@ -4,12 +4,13 @@ mod aggregation;
 mod statistics;
 
 pub use aggregation::Aggregation;
+pub use nowcast_engine::student_t::Mixture;
 
 use crate::{Error, Result};
-use statistics::{PointMass, SortedSamples, StepDistribution};
+use statistics::{PointMass, SolvedMixture, SortedSamples, StepDistribution};
 
 /// The forecast of one series: a horizon and one [`VariateForecast`] per variate, in the order of the series.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Forecast {
     horizon: usize,
     variates: Vec<VariateForecast>,
@@ -52,9 +53,10 @@ impl Forecast {
 }
 
 /// What is known of the future of one variate, in real units.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
+#[derive(Debug, Clone)]
 pub enum Distribution {
+    /// The exact distribution of every step, `[horizon]`: what one decoded patch gives without sampling.
+    Mixture(Vec<Mixture>),
     /// Sample paths, `[samples, horizon]`, one path after the other.
     Paths {
         /// Number of paths.
@@ -69,7 +71,7 @@ pub enum Distribution {
 /// The forecast of one variate.
 ///
 /// All results are f64 in real units, one number per step, `[horizon]`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct VariateForecast {
     name: String,
     horizon: usize,
@@ -84,6 +86,7 @@ impl VariateForecast {
     pub fn new(name: impl Into<String>, distribution: Distribution) -> Result<Self> {
         let name = name.into();
         let horizon = match &distribution {
+            Distribution::Mixture(steps) => steps.len(),
             Distribution::Paths { samples, values } => {
                 let horizon = values.len().checked_div(*samples).unwrap_or(0);
                 if horizon * samples != values.len() || values.is_empty() {
@@ -125,7 +128,7 @@ impl VariateForecast {
     pub fn paths(&self) -> Option<std::slice::ChunksExact<'_, f32>> {
         match &self.distribution {
             Distribution::Paths { values, .. } => Some(values.chunks_exact(self.horizon)),
-            _ => None,
+            Distribution::Mixture(_) | Distribution::Mean(_) => None,
         }
     }
 
@@ -156,14 +159,15 @@ impl VariateForecast {
         self.points(&rules)
     }
 
-    /// The standard deviation of each step, unbiased (divisor `samples - 1`) for paths.
+    /// The standard deviation of each step: unbiased (divisor `samples - 1`) for paths; of a mixture, infinite where a
+    /// component has 2 degrees of freedom.
     ///
     /// # Errors
     /// A forecast that is a mean path or a single path.
     pub fn std(&self) -> Result<Vec<f64>> {
         self.check_std()?;
         let mut std = Vec::with_capacity(self.horizon);
-        self.for_each_step(|step| std.push(step.std()));
+        self.for_each_step(&[], |step| std.push(step.std()));
         Ok(std)
     }
 
@@ -173,7 +177,7 @@ impl VariateForecast {
     ///
     /// # Errors
     /// Numbers of the rule outside their range; a rule that needs a spread applied to a mean path, or one that needs a
-    /// standard deviation applied to a single path.
+    /// standard deviation applied to a single path; a result that is not finite.
     pub fn point(&self, rule: &Aggregation) -> Result<Vec<f64>> {
         Ok(self.points(std::slice::from_ref(rule))?.swap_remove(0))
     }
@@ -192,7 +196,18 @@ impl VariateForecast {
                 self.check_std()?;
             }
         }
-        Ok(self.aggregate(rules))
+        let points = self.aggregate(rules);
+        for (point, rule) in points.iter().zip(rules) {
+            if let Some(step) = point.iter().position(|value| !value.is_finite()) {
+                return Err(Error::Setting(format!(
+                    "{rule} of {:?} is {} at step {}, where the tails have no finite spread: choose a quantile",
+                    self.name,
+                    point[step],
+                    step + 1
+                )));
+            }
+        }
+        Ok(points)
     }
 
     /// A rule that every distribution answers.
@@ -203,7 +218,10 @@ impl VariateForecast {
     /// Applies checked rules to every step, `[rules, horizon]`.
     fn aggregate(&self, rules: &[Aggregation]) -> Vec<Vec<f64>> {
         let mut points = vec![Vec::with_capacity(self.horizon); rules.len()];
-        self.for_each_step(|step| {
+        let mut levels: Vec<f64> = rules.iter().filter_map(|rule| rule.level()).collect();
+        levels.sort_by(f64::total_cmp);
+        levels.dedup();
+        self.for_each_step(&levels, |step| {
             for (point, rule) in points.iter_mut().zip(rules) {
                 point.push(rule.of(step));
             }
@@ -211,9 +229,12 @@ impl VariateForecast {
         points
     }
 
-    /// Shows every step in turn; the samples of a step are sorted once.
-    fn for_each_step(&self, mut visit: impl FnMut(&dyn StepDistribution)) {
+    /// Shows every step in turn. Samples are sorted once per step, and the ascending `levels` of a mixture solved together.
+    fn for_each_step(&self, levels: &[f64], mut visit: impl FnMut(&dyn StepDistribution)) {
         match &self.distribution {
+            Distribution::Mixture(steps) => {
+                steps.iter().for_each(|mixture| visit(&SolvedMixture::new(mixture, levels)));
+            }
             Distribution::Paths { samples, values } => {
                 let mut sorted = Vec::with_capacity(*samples);
                 for step in 0..self.horizon {
@@ -343,6 +364,47 @@ mod tests {
         assert!(forecast.point(&Aggregation::Quantile(1.0)).is_err());
         assert!(forecast.quantiles(&[0.5, f64::NAN]).is_err());
         assert!(forecast.point(&Aggregation::TrimmedMean(0.5)).is_err());
+    }
+
+    fn mixture(degrees_of_freedom: f64, locations: [f64; 2], scales: [f64; 2]) -> Mixture {
+        Mixture::new(vec![0.25, 0.75], vec![degrees_of_freedom; 2], locations.to_vec(), scales.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn mixtures_answer_exactly() {
+        let steps = vec![mixture(5.0, [10.0, 10.0], [2.0, 2.0]), mixture(4.0, [-1.0, 3.0], [0.5, 1.0])];
+        let forecast = VariateForecast::new("close", Distribution::Mixture(steps.clone())).unwrap();
+        assert_eq!(forecast.horizon(), 2);
+        assert_eq!(forecast.mean(), [10.0, 2.0]);
+        // Step 1 is one Student-t with 5 degrees of freedom: variance 2^2 5/3, and t(5) has its 90% quantile at
+        // 1.475884048824481 (its closed form bisected). A few ulps of 13 are allowed to the root finder.
+        let tolerance = 32.0 * f64::EPSILON * 13.0;
+        assert!((forecast.std().unwrap()[0] - (20f64 / 3.0).sqrt()).abs() <= tolerance);
+        let quantiles = forecast.quantiles(&[0.9, 0.5, 0.1]).unwrap();
+        for (quantile, expected) in quantiles.iter().zip([1.475884048824481, 0.0, -1.475884048824481]) {
+            assert!((quantile[0] - (10.0 + 2.0 * expected)).abs() <= tolerance, "{}", quantile[0]);
+        }
+        let point = |rule: &str| forecast.point(&rule.parse().unwrap()).unwrap()[1];
+        let (mean, std) = (2.0, steps[1].variance().sqrt());
+        assert_eq!(point("median"), steps[1].quantile(0.5));
+        assert_eq!(point("trimmed_mean_0.1"), steps[1].mean_between(0.1, 0.9));
+        assert_eq!(point("lower_trimmed_mean_0.1"), steps[1].mean_between(0.1, 1.0));
+        assert_eq!(point("upper_trimmed_mean_0.1"), steps[1].mean_between(0.0, 0.9));
+        assert_eq!(point("mean_minus_std_0.5"), mean - 0.5 * std);
+        assert_eq!(point("mean_quantile_mix_0.4_0.25"), 0.25 * mean + 0.75 * steps[1].quantile(0.4));
+        assert_eq!(point("quantile_plus_std_0.4_0.5"), steps[1].quantile(0.4) + 0.5 * std);
+    }
+
+    #[test]
+    fn an_infinite_spread_is_no_point_forecast() {
+        let steps = vec![mixture(3.0, [0.0, 1.0], [1.0, 1.0]), mixture(2.0, [0.0, 1.0], [1.0, 1.0])];
+        let forecast = VariateForecast::new("close", Distribution::Mixture(steps)).unwrap();
+        assert_eq!(forecast.std().unwrap()[1], f64::INFINITY);
+        assert_eq!(
+            forecast.point(&Aggregation::MeanPlusStd(0.5)).unwrap_err().to_string(),
+            "mean_plus_std_0.5 of \"close\" is inf at step 2, where the tails have no finite spread: choose a quantile"
+        );
+        assert!(forecast.point(&Aggregation::TrimmedMean(0.1)).is_ok());
     }
 
     /// Every rule by plain loops over the samples of one step.

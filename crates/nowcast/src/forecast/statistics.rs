@@ -1,5 +1,7 @@
 //! What a point rule may ask of the distribution of one step.
 
+use nowcast_engine::student_t::Mixture;
+
 /// The distribution of one variate at one future step, in real units.
 pub(super) trait StepDistribution {
     /// The mean.
@@ -42,6 +44,40 @@ impl StepDistribution for SortedSamples<'_> {
         let count = self.0.len();
         let dropped = |share: f64| (share * count as f64) as usize;
         SortedSamples(&self.0[dropped(lower)..count - dropped(upper)]).mean()
+    }
+}
+
+/// An exact mixture with the quantiles that the rules ask for, solved together.
+pub(super) struct SolvedMixture<'a> {
+    mixture: &'a Mixture,
+    levels: &'a [f64],
+    quantiles: Vec<f64>,
+}
+
+impl<'a> SolvedMixture<'a> {
+    pub(super) fn new(mixture: &'a Mixture, levels: &'a [f64]) -> Self {
+        Self { mixture, levels, quantiles: mixture.quantiles(levels) }
+    }
+}
+
+impl StepDistribution for SolvedMixture<'_> {
+    fn mean(&self) -> f64 {
+        self.mixture.mean()
+    }
+
+    fn std(&self) -> f64 {
+        self.mixture.variance().sqrt()
+    }
+
+    fn quantile(&self, level: f64) -> f64 {
+        match self.levels.iter().position(|&solved| solved == level) {
+            Some(at) => self.quantiles[at],
+            None => self.mixture.quantile(level),
+        }
+    }
+
+    fn trimmed_mean(&self, lower: f64, upper: f64) -> f64 {
+        self.mixture.mean_between(lower, 1.0 - upper)
     }
 }
 
