@@ -1,8 +1,11 @@
 //! Checkpoints: weights in safetensors files, validated whole before anything is allocated, read in place.
 //!
-//! [`Checkpoint`] opens a folder, a file or bytes; [`Manifest`] says whether it holds what a model needs;
+//! [`resolve`] finds a model by the name a user gives it; [`Checkpoint`] opens a folder, a file or bytes;
+//! [`Manifest`] says whether it holds what a model needs; [`TensorView`] reads one tensor.
 
 mod header;
+mod hub;
+mod locate;
 mod manifest;
 mod shards;
 mod storage;
@@ -12,6 +15,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+pub use hub::{HubOptions, Progress};
+pub use locate::{ModelSource, resolve, resolve_with_progress};
 pub use manifest::Manifest;
 pub use tensor::{Dtype, TensorView};
 
@@ -157,6 +162,14 @@ impl Checkpoint {
         let (name, entry) = file.header.entries.get_key_value(name)?;
         Some((name, file, entry))
     }
+}
+
+/// Whether a folder holds weights: one file, or an index and every shard it names.
+fn has_weights(folder: &Path) -> bool {
+    let index = folder.join(INDEX);
+    let sharded =
+        || Index::read(&index).is_ok_and(|index| index.files().iter().all(|file| folder.join(file).is_file()));
+    folder.join(WEIGHTS).is_file() || (index.is_file() && sharded())
 }
 
 /// Why a folder holds no weights we read, and what to do.

@@ -1,6 +1,7 @@
 //! The bytes of one weights file: memory-mapped, or built into the program.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
@@ -10,10 +11,15 @@ use memmap2::Mmap;
 use crate::{Error, Result};
 
 /// Bytes that stay where they are while the checkpoint lives.
-#[derive(Debug)]
 pub(super) enum Storage {
     Mapped(Mmap),
     Memory(Cow<'static, [u8]>),
+}
+
+impl fmt::Debug for Storage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} bytes", self.bytes().len())
+    }
 }
 
 impl Storage {
