@@ -6,6 +6,7 @@ use crate::extent::Rows;
 use crate::kv_cache::LayerCache;
 use crate::plan::Tensor;
 use crate::rotary::Rotary;
+use crate::student_t::Head;
 use crate::scaler::Scaler;
 use crate::weights::{LinearId, VectorId};
 
@@ -303,8 +304,8 @@ pub struct LastRow {
 pub struct ActivateMixture {
     /// Raw head outputs, `[rows, positions, 4 components]` (3 without mixture weights).
     pub parameters: Tensor,
-    /// Number of components.
-    pub components: usize,
+    /// What the head predicts.
+    pub head: Head,
     /// Positions of the patch.
     pub positions: usize,
     /// Degrees of freedom, above 2.
@@ -328,8 +329,8 @@ pub struct DrawMixture {
     pub scale: Tensor,
     /// Whether rows are per series, shared by its samples.
     pub shared: bool,
-    /// Number of components.
-    pub components: usize,
+    /// What the head predicts.
+    pub head: Head,
     /// Positions to draw.
     pub positions: usize,
     /// Random stream of each series, `[series]` in i32.

@@ -10,12 +10,14 @@
 //! | [`forecast`] | the answer: quantiles, means, paths |
 //! | [`checkpoint`] | weights: the hub, safetensors, validation |
 //! | [`toto`] | Toto 1.0 |
+//! | [`golden`] | parity with the public references |
 
 pub mod checkpoint;
 pub mod data;
 pub mod error;
 pub mod forecast;
 pub mod forecaster;
+pub mod golden;
 pub mod series;
 pub mod toto;
 

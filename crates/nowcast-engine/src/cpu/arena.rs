@@ -77,6 +77,11 @@ impl Plain for i32 {
     const ELEMENT: Element = Element::I32;
 }
 
+impl Plain for u32 {
+    // One kind of integer is enough: signed or not is how it is read.
+    const ELEMENT: Element = Element::I32;
+}
+
 impl Access<'_> {
     /// Live rows of a tensor.
     pub(super) fn rows(&self, tensor: Tensor) -> usize {

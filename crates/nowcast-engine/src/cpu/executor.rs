@@ -84,7 +84,7 @@ fn perform(operation: &Operation, access: &Access<'_>, context: &mut Context<'_>
         Operation::AttendStep(op) => attend::step(op, access, context),
         Operation::AttendGroup(op) => attend::group(op, access, context),
         Operation::LastRow(op) => elementwise::last_row(op, access),
-        Operation::ActivateMixture(op) => draw::activate(op, access, context),
+        Operation::ActivateMixture(op) => draw::activate(op, access),
         Operation::MeanMixture(op) => draw::mean(op, access, context),
         Operation::SampleMixture(op) => draw::sample(op, access, context),
         Operation::OverwriteExogenous(op) => elementwise::overwrite_exogenous(op, access),

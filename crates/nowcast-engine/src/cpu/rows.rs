@@ -1,6 +1,7 @@
 //! Rows of a matrix shared out to threads.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// A matrix whose rows different threads write at the same time.
 pub(super) struct SharedRows<'a, T> {
@@ -28,5 +29,17 @@ impl<'a, T> SharedRows<'a, T> {
         assert!(index < self.rows);
         // SAFETY: inside the matrix; the caller sees to it that the row is borrowed once.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(index * self.width), self.width) }
+    }
+
+    /// Rows next to each other.
+    ///
+    /// # Safety
+    /// No two live borrows of the same row.
+    #[allow(clippy::mut_from_ref)]
+    pub(super) unsafe fn rows(&self, range: Range<usize>) -> &mut [T] {
+        assert!(range.start <= range.end && range.end <= self.rows);
+        let (start, length) = (range.start * self.width, range.len() * self.width);
+        // SAFETY: inside the matrix; the caller sees to it that the rows are borrowed once.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(start), length) }
     }
 }

@@ -13,7 +13,7 @@ use nowcast_engine::rotary::{Pairing, Rotary};
 use nowcast_engine::scaler::STATE_WIDTH;
 
 use super::Toto;
-use super::config::{Head, LayerKind};
+use super::config::LayerKind;
 use super::weights::{HeadWeights, LayerWeights};
 use crate::Result;
 
@@ -152,14 +152,6 @@ impl Toto {
             xpos_scale_base: Some(XPOS_SCALE_BASE),
         }
     }
-
-    /// Raw parameters of one predicted time step.
-    fn parameters_per_step(&self) -> usize {
-        match self.config.head {
-            Head::StudentT => 3,
-            Head::Mixture { components } => 4 * components,
-        }
-    }
 }
 
 impl Forward<'_> {
@@ -291,6 +283,8 @@ impl Forward<'_> {
                 location,
                 scale,
             }));
+            self.observe(&format!("ext_loc.{step}"), location);
+            self.observe(&format!("ext_scale.{step}"), scale);
             let position = Position::Step { extra: self.extra(), step };
             let table = self.rotary_table(position, Rows::fixed(1));
             let pass = Pass { table, inner: Rows::fixed(1).times_samples(), step: Some(step) };
@@ -310,7 +304,7 @@ impl Forward<'_> {
             location: prediction.location,
             scale: prediction.scale,
             shared: step == 0,
-            components: self.model.config.head.components(),
+            head: self.model.config.head,
             positions: self.patch().min(self.shape.horizon - step * self.patch()),
             streams,
             paths,
@@ -332,7 +326,7 @@ impl Forward<'_> {
             [(); 4].map(|()| self.plan.tensor(rows, positions * components));
         self.plan.push(Operation::ActivateMixture(operation::ActivateMixture {
             parameters: prediction.parameters,
-            components,
+            head: self.model.config.head,
             positions,
             degrees_of_freedom,
             location,
@@ -450,7 +444,7 @@ impl Forward<'_> {
 
     /// From the residual stream to raw parameters, `[positions, parameters]` per row; there is no final norm.
     fn head(&mut self, x: Tensor, step: usize) -> Tensor {
-        let outputs = self.model.parameters_per_step();
+        let outputs = self.model.config.head.values();
         let positions = self.positions(step);
         match self.model.weights.head {
             HeadWeights::Folded(weight) => self.plan.linear_columns(weight, x, 0..positions * outputs),
