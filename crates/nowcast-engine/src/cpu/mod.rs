@@ -1,5 +1,10 @@
 //! The CPU device: kernels chosen at run time by what the processor offers.
 
+pub mod detect;
+mod disjoint;
 pub mod linear;
+mod math;
 pub mod mixture;
 pub mod pool;
+mod tile;
+mod vector;
