@@ -15,9 +15,12 @@
 
 pub mod cpu;
 pub mod device;
+mod elementary;
 pub mod error;
 pub mod extent;
+pub mod head;
 pub mod kv_cache;
+mod multiversion;
 pub mod operation;
 pub mod plan;
 pub mod random;

@@ -6,7 +6,7 @@ use crate::extent::Rows;
 use crate::kv_cache::LayerCache;
 use crate::plan::Tensor;
 use crate::rotary::Rotary;
-use crate::student_t::Head;
+use crate::head::Head;
 use crate::scaler::Scaler;
 use crate::weights::{LinearId, VectorId};
 

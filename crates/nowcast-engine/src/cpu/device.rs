@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::arena::Arena;
 use super::executor::CpuExecutable;
-use super::linear::PackedLinear;
+use super::linear::{GateHalf, Layout, PackedLinear};
 use super::pool::ThreadPool;
 use crate::device::{Device, Executable, Resident};
 use crate::error::Result;
@@ -33,7 +33,7 @@ impl CpuDevice {
 
 impl Device for CpuDevice {
     fn describe(&self) -> String {
-        format!("cpu, {} threads, {}", self.pool.threads(), super::detect::InstructionSet::best())
+        format!("cpu, {} threads, {}", self.pool.threads(), super::detect::InstructionSet::detected().name())
     }
 
     fn load(&self, weights: WeightList<'_>) -> Result<Arc<dyn Resident>> {
@@ -42,11 +42,12 @@ impl Device for CpuDevice {
             .into_iter()
             .map(|source| {
                 let read = (source.open)();
-                let layout = match source.activation {
-                    Activation::None => super::linear::Layout::Plain,
-                    Activation::SwiGlu => super::linear::Layout::Gated,
+                let (layout, outputs) = match source.activation {
+                    Activation::None => (Layout::Plain, source.rows),
+                    Activation::SwiGlu => (Layout::Gated(GateHalf::First), source.rows / 2),
                 };
-                let packed = PackedLinear::pack(&read, source.rows, source.inputs, source.bias, layout, &self.pool);
+                let bias = source.bias.as_deref();
+                let packed = PackedLinear::pack(layout, outputs, source.inputs, &read, bias, &self.pool);
                 drop(read);
                 (source.packed)();
                 packed

@@ -2,8 +2,7 @@
 
 use super::arena::Access;
 use super::executor::Context;
-use super::linear::LinearCall;
-use super::math;
+use super::linear::{Addend, LinearCall};
 use super::rows::SharedRows;
 use crate::operation::{Add, LastRow, Linear, Norm, OverwriteExogenous, PrependLabel, SwiGlu};
 
@@ -21,7 +20,10 @@ pub(super) fn linear(op: &Linear, access: &Access<'_>, context: &mut Context<'_>
         rows: access.rows(op.input),
         columns: op.columns.clone(),
         norm_epsilon: op.norm_epsilon,
-        residual: op.residual.map(|residual| access.read(residual)),
+        addend: match op.residual {
+            Some(residual) => Addend::Rows { values: access.read(residual), stride: residual.width },
+            None => Addend::Nothing,
+        },
         output: access.write(op.output),
         output_stride: op.output.width,
     };
@@ -57,7 +59,7 @@ pub(super) fn swiglu(op: &SwiGlu, access: &Access<'_>, context: &mut Context<'_>
             // SAFETY: every row is visited once.
             let output = unsafe { output.row(row) };
             for ((out, &gate), &value) in output.iter_mut().zip(gate).zip(value) {
-                *out = math::silu(gate) * value;
+                *out = gate / (1.0 + (-gate).exp()) * value;
             }
         }
     });

@@ -2,17 +2,21 @@
 
 mod arena;
 mod attend;
+pub mod detect;
 mod device;
+mod disjoint;
 mod draw;
 mod elementwise;
 mod executor;
+pub mod linear;
+mod math;
+pub mod mixture;
+pub mod pool;
 mod rotate;
 mod rows;
 mod scale;
-
-pub mod linear;
-pub mod mixture;
-pub mod pool;
+mod tile;
+mod vector;
 
 pub use device::CpuDevice;
 pub use rotate::MOST_HEAD_DIM;

@@ -221,7 +221,8 @@ impl Case<'_> {
                     let whole = self.arguments.prediction_length / patch;
                     let context = stages[name].len() / (series.len() * series[0].variates());
                     let extended = stages[name].chunks(context).enumerate().flat_map(|(row, context)| {
-                        let step = |step: usize| &stages[&format!("ext_{name}.{step}")][row * patch..(row + 1) * patch];
+                        let stages = &stages;
+                        let step = move |step: usize| &stages[&format!("ext_{name}.{step}")][row * patch..(row + 1) * patch];
                         context.iter().copied().chain((0..whole.min(steps - 1)).flat_map(step).copied())
                     });
                     // The last whole patch enters no further step: only where the horizon ends inside a patch are all seen.

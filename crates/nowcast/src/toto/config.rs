@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+pub use nowcast_engine::head::Head;
 pub use nowcast_engine::scaler::Scaler;
 use serde_json::{Map, Value};
 
@@ -45,28 +46,6 @@ pub enum LayerKind {
     Time,
     /// Over the variates at one patch, without positions.
     Space,
-}
-
-/// The distribution predicted for each time step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Head {
-    /// One Student-t: `StudentTOutput`.
-    StudentT,
-    /// A mixture of Student-t: `MixtureOfStudentTsOutput`.
-    Mixture {
-        /// How many.
-        components: usize,
-    },
-}
-
-impl Head {
-    /// Number of components: 1 for a single Student-t.
-    pub fn components(self) -> usize {
-        match self {
-            Head::StudentT => 1,
-            Head::Mixture { components } => components,
-        }
-    }
 }
 
 impl TotoConfig {
