@@ -1,7 +1,7 @@
 //! The packed linear layer against a plain loop in `f64`, and against itself in other company.
 
 use nowcast_engine::cpu::detect::InstructionSet;
-use nowcast_engine::cpu::linear::{Addend, DEPTH_BLOCK, GateHalf, Layout, LinearCall, PackedLinear};
+use nowcast_engine::cpu::linear::{Addend, GateHalf, Layout, LinearCall, PackedLinear, depth_block};
 use nowcast_engine::cpu::pool::ThreadPool;
 use proptest::prelude::*;
 use std::ops::Range;
@@ -139,7 +139,7 @@ impl Case {
                     magnitude += (x * f64::from(*weight) * scale).abs();
                 }
                 let bias = bias.as_ref().map_or(0.0, |bias| f64::from(bias[index]));
-                let roundings = 2.0 * (self.inputs.min(DEPTH_BLOCK) + self.inputs / DEPTH_BLOCK) as f64 + 4.0;
+                let roundings = 2.0 * (depth_block(self.inputs) + self.inputs / depth_block(self.inputs)) as f64 + 4.0;
                 (sum + bias, ROUNDING * roundings * (magnitude + bias.abs()))
             };
             for column in self.columns.clone() {

@@ -3,7 +3,7 @@
 use super::epilogue::finish;
 use super::norm::inverse_root_mean_square;
 use super::pack::PackedLinear;
-use super::{DEPTH_BLOCK, PANEL};
+use super::{PANEL, depth_block};
 use crate::cpu::detect::{InstructionSet, Kernel};
 use crate::cpu::disjoint::Disjoint;
 use crate::cpu::pool::ThreadPool;
@@ -148,10 +148,11 @@ impl Kernel for Block<'_> {
                 *scale = inverse_root_mean_square(&task.input[row * task.input_stride..][..inputs], epsilon);
             }
         }
+        let depth_block = depth_block(inputs);
         let mut sums = Sums([[0.0; PANEL]; BLOCK_ROWS]);
         for panel in panels {
             let weights = task.linear.panels(panel..panel + 1);
-            for input in (0..inputs).step_by(DEPTH_BLOCK) {
+            for input in (0..inputs).step_by(depth_block) {
                 let right = weights[input * PANEL..].as_ptr();
                 let product = Product {
                     left: task.input[rows.start * task.input_stride + input..].as_ptr(),
@@ -162,7 +163,7 @@ impl Kernel for Block<'_> {
                     target_stride: PANEL,
                     rows: rows.len(),
                     columns: PANEL,
-                    depth: DEPTH_BLOCK.min(inputs - input),
+                    depth: depth_block.min(inputs - input),
                     accumulate: if input == 0 { Accumulate::Replace } else { Accumulate::Add },
                     prefetch: right.wrapping_add(PREFETCH_DISTANCE),
                 };

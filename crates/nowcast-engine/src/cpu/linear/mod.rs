@@ -1,6 +1,6 @@
 //! Linear layers: `y = x * W^T + b` on packed weights, with what surrounds them fused in.
 //!
-//! An output element is the sum of blocks of [`DEPTH_BLOCK`] inputs, each one chain of multiply-adds in order, and the
+//! An output element is the sum of blocks of [`depth_block`] inputs, each one chain of multiply-adds in order, and the
 //! blocks are added in order. So its digits do not depend on the number of rows, the range of columns, the number of
 //! threads, or the instruction set (the portable one apart, which rounds products).
 
@@ -15,5 +15,8 @@ pub use pack::{GateHalf, Layout, PackedLinear};
 /// Columns of a packed panel.
 pub(crate) const PANEL: usize = 32;
 
-/// Inputs that one chain of multiply-adds covers.
-pub const DEPTH_BLOCK: usize = 256;
+/// Inputs that one chain of multiply-adds covers: the power of two next to the root of all inputs, which keeps both
+/// the chains and the sum of their results short, and so the rounding error small.
+pub fn depth_block(inputs: usize) -> usize {
+    inputs.isqrt().next_power_of_two().clamp(8, 64)
+}
