@@ -5,7 +5,7 @@ use super::vector::Vector;
 /// 1.5 * 2^23: added to a number below 2^22 it rounds that to an integer held in the low bits.
 const ROUNDER: f32 = 12_582_912.0;
 /// ln 2 in two parts; the first has nine significant bits, so its product with a small integer is exact.
-const LN_2_HIGH: f32 = 0.693_359_375;
+const LN_2_HIGH: f32 = 355.0 / 512.0;
 const LN_2_LOW: f32 = -0.000_212_194_44;
 /// (e^r - 1 - r) / r^2 for |r| <= ln(2) / 2: the polynomial with the least largest error in e^r, 0.07 * 2^-24.
 const POLYNOMIAL: [f32; 5] = [0.499_999_94, 0.166_665_2, 0.041_668_393, 0.008_368_781, 0.001_381_446_7];

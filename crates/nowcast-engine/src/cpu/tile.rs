@@ -103,7 +103,7 @@ unsafe fn tile_of<V: Vector, const ROWS: usize, const FULL: bool>(part: &Product
     let lower = part.columns.min(V::LANES);
     let upper = part.columns - lower;
     let mut sums = [[V::splat(0.0); 2]; ROWS];
-    // SAFETY (here and below): rows, columns and depth stay inside the part, which the caller vouches for.
+    // SAFETY: rows, columns and depth stay inside the part, which the caller vouches for.
     unsafe {
         if part.accumulate == Accumulate::Continue {
             for (row, sums) in sums.iter_mut().enumerate() {
