@@ -59,6 +59,6 @@ pub trait Executable: Send {
     /// The device failed; the message names the operation.
     fn run(&mut self, section: Section, launch: &Launch) -> Result<()>;
 
-    /// Copies the leading rows of an f32 output.
-    fn read(&mut self, tensor: Tensor, values: &mut [f32]);
+    /// Copies the leading rows of an f32 or f64 output.
+    fn read(&mut self, tensor: Tensor, values: &mut [f64]);
 }

@@ -54,7 +54,7 @@ fn head_output<'a>(op: &DrawMixture, access: &'a Access<'_>) -> HeadOutput<'a> {
 pub(super) fn mean(op: &DrawMixture, access: &Access<'_>, context: &mut Context<'_>) {
     let input = head_output(op, access);
     let horizon = op.paths.width;
-    let paths = SharedRows::new(access.write::<f32>(op.paths), horizon);
+    let paths = SharedRows::new(access.write::<f64>(op.paths), horizon);
     context.weights.pool.for_each_chunk(access.rows(op.paths), GRAIN, |range| {
         for row in range {
             // SAFETY: every row is visited once.
@@ -77,7 +77,7 @@ pub(super) fn sample(op: &DrawMixture, access: &Access<'_>, context: &mut Contex
         shared: op.shared,
     };
     let rows = access.rows(op.paths);
-    let paths = SharedRows::new(access.write::<f32>(op.paths), horizon);
+    let paths = SharedRows::new(access.write::<f64>(op.paths), horizon);
     context.weights.pool.for_each_chunk(rows, GRAIN, |range| {
         // SAFETY: chunks do not overlap.
         let values = unsafe { paths.rows(range.clone()) };

@@ -1,9 +1,10 @@
 //! Operations that move or combine rows, and the call of the packed products.
 
-use super::arena::Access;
+use super::arena::{Access, Plain};
 use super::executor::Context;
 use super::linear::{Addend, LinearCall};
 use super::rows::SharedRows;
+use crate::plan::Element;
 use crate::operation::{Add, LastRow, Linear, Norm, OverwriteExogenous, PrependLabel, SwiGlu};
 
 /// Rows of fewer values than this together stay on one thread.
@@ -96,10 +97,18 @@ pub(super) fn prepend_label(op: &PrependLabel, access: &Access<'_>, context: &mu
 }
 
 pub(super) fn last_row(op: &LastRow, access: &Access<'_>) {
+    match op.input.element {
+        Element::F64 => copy_last_rows::<f64>(op, access),
+        Element::F32 => copy_last_rows::<f32>(op, access),
+        Element::I32 => copy_last_rows::<i32>(op, access),
+    }
+}
+
+fn copy_last_rows<T: Plain>(op: &LastRow, access: &Access<'_>) {
     let width = op.output.width;
     let series = op.series.count(access.live());
-    let input = access.read::<f32>(op.input);
-    let output = access.write::<f32>(op.output);
+    let input = access.read::<T>(op.input);
+    let output = access.write::<T>(op.output);
     let length = input.len() / series.max(1);
     for (row, tokens) in output.chunks_mut(width).zip(input.chunks(length)) {
         row.copy_from_slice(&tokens[length - width..]);
@@ -110,13 +119,15 @@ pub(super) fn overwrite_exogenous(op: &OverwriteExogenous, access: &Access<'_>) 
     let samples = access.live().samples;
     let horizon = op.paths.width;
     let future = access.read::<f32>(op.future);
-    let paths = access.write::<f32>(op.paths);
+    let paths = access.write::<f64>(op.paths);
     for (index, series) in paths.chunks_mut(samples * horizon).enumerate() {
         let (item, variate) = (index / op.variates, index % op.variates);
         let Some(exogenous) = (variate + op.exogenous).checked_sub(op.variates) else { continue };
         let known = &future[(item * op.exogenous + exogenous) * op.future.width..][op.columns.clone()];
         for path in series.chunks_mut(horizon) {
-            path[op.columns.clone()].copy_from_slice(known);
+            for (value, &known) in path[op.columns.clone()].iter_mut().zip(known) {
+                *value = f64::from(known);
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::device::{Executable, Launch};
 use crate::error::Result;
 use crate::extent::Live;
 use crate::operation::Operation;
-use crate::plan::{Plan, Section, Tensor};
+use crate::plan::{Element, Plan, Section, Tensor};
 
 /// A plan and its arena.
 pub(super) struct CpuExecutable {
@@ -63,9 +63,18 @@ impl Executable for CpuExecutable {
         Ok(())
     }
 
-    fn read(&mut self, tensor: Tensor, values: &mut [f32]) {
-        values.copy_from_slice(&self.host_access().read::<f32>(tensor)[..values.len()]);
+    fn read(&mut self, tensor: Tensor, values: &mut [f64]) {
+        let access = self.host_access();
+        match tensor.element {
+            Element::F64 => values.copy_from_slice(&access.read::<f64>(tensor)[..values.len()]),
+            Element::F32 => widen(access.read::<f32>(tensor), values),
+            Element::I32 => widen(access.read::<i32>(tensor), values),
+        }
     }
+}
+
+fn widen<T: Copy + Into<f64>>(from: &[T], to: &mut [f64]) {
+    to.iter_mut().zip(from).for_each(|(to, &from)| *to = from.into());
 }
 
 fn perform(operation: &Operation, access: &Access<'_>, context: &mut Context<'_>) {

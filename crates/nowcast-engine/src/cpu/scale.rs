@@ -12,8 +12,8 @@ pub(super) fn context(op: &ScaleContext, access: &Access<'_>, context: &mut Cont
     let length = values.len() / series.max(1);
     let patch = op.values.width;
     let scaled = SharedRows::new(access.write::<f32>(op.scaled), length);
-    let location = SharedRows::new(access.write::<f32>(op.location), length);
-    let scale = SharedRows::new(access.write::<f32>(op.scale), length);
+    let location = SharedRows::new(access.write::<f64>(op.location), length);
+    let scale = SharedRows::new(access.write::<f64>(op.scale), length);
     let state = SharedRows::new(access.write::<f64>(op.state), STATE_WIDTH);
     context.weights.pool.for_each_chunk(series, 1, |range| {
         for index in range {
@@ -38,14 +38,14 @@ pub(super) fn context(op: &ScaleContext, access: &Access<'_>, context: &mut Cont
 }
 
 pub(super) fn step(op: &ScaleStep, access: &Access<'_>, context: &mut Context<'_>) {
-    let paths = access.read::<f32>(op.paths);
+    let paths = access.read::<f64>(op.paths);
     let (horizon, patch) = (op.paths.width, op.scaled.width);
     let rows = access.rows(op.paths);
     let samples = access.live().samples;
     let before = op.context_state.map(|state| access.read::<f64>(state));
     let scaled = SharedRows::new(access.write::<f32>(op.scaled), patch);
-    let location = SharedRows::new(access.write::<f32>(op.location), patch);
-    let scale = SharedRows::new(access.write::<f32>(op.scale), patch);
+    let location = SharedRows::new(access.write::<f64>(op.location), patch);
+    let scale = SharedRows::new(access.write::<f64>(op.scale), patch);
     let state = SharedRows::new(access.write::<f64>(op.state), STATE_WIDTH);
     context.weights.pool.for_each_chunk(rows, 16, |range| {
         for row in range {

@@ -299,7 +299,7 @@ impl Run<'_> {
                     ready.executable.read(tensor, chunk);
                     for (row, part) in chunk.chunks(live_samples * horizon).enumerate() {
                         let start = (row * self.samples + first) * horizon;
-                        paths[start..start + part.len()].copy_from_slice(part);
+                        paths[start..start + part.len()].iter_mut().zip(part).for_each(|(path, &value)| *path = value as f32);
                     }
                     progress(self.batch.len() * live_samples);
                 }
@@ -347,7 +347,7 @@ impl Run<'_> {
         let rows = self.batch.len() * self.shape.variates;
         let positions = self.options.horizon;
         let mut read = |tensor, width: usize| {
-            let mut values = vec![0.0f32; rows * width];
+            let mut values = vec![0.0f64; rows * width];
             ready.executable.read(tensor, &mut values);
             values
         };
@@ -362,14 +362,13 @@ impl Run<'_> {
         self.assemble(|row, name| {
             let steps = (0..positions).map(|position| {
                 let at = (row * positions + position) * components..(row * positions + position + 1) * components;
-                let scale = f64::from(affine_scales[row * patch + position]);
-                let location = f64::from(affine_locations[row * patch + position]);
-                let wide = |values: &[f32]| -> Vec<f64> { values[at.clone()].iter().map(|&v| f64::from(v)).collect() };
+                let scale = affine_scales[row * patch + position];
+                let location = affine_locations[row * patch + position];
                 Mixture::new(
-                    softmax(&wide(&logits)),
-                    wide(&degrees),
-                    wide(&locations).iter().map(|value| value * scale + location).collect(),
-                    wide(&scales).iter().map(|value| value * scale).collect(),
+                    softmax(&logits[at.clone()]),
+                    degrees[at.clone()].to_vec(),
+                    locations[at.clone()].iter().map(|value| value * scale + location).collect(),
+                    scales[at].iter().map(|value| value * scale).collect(),
                 )
                 .map_err(|error| Error::Data(format!("the forecast of {name:?} is not finite: {error}")))
             });

@@ -289,9 +289,9 @@ impl Case<'_> {
         Ok(named
             .into_iter()
             .map(|(name, tensor)| {
-                let mut values = vec![0.0f32; tensor.rows.count(live) * tensor.width];
+                let mut values = vec![0.0; tensor.rows.count(live) * tensor.width];
                 executable.read(tensor, &mut values);
-                (name, values.into_iter().map(f64::from).collect())
+                (name, values)
             })
             .collect())
     }

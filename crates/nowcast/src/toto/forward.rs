@@ -197,7 +197,8 @@ impl Forward<'_> {
     fn prefill(&mut self, values: Tensor, mask: Tensor) -> (Prediction, Tensor) {
         let (model, series) = (self.model, self.series);
         let context = series.times_context(0);
-        let [scaled, location, scale] = [(); 3].map(|()| self.plan.tensor(context, self.patch()));
+        let scaled = self.plan.tensor(context, self.patch());
+        let [location, scale] = [(); 2].map(|()| self.plan.tensor_of(Element::F64, context, self.patch()));
         let state = self.plan.tensor_of(Element::F64, series, STATE_WIDTH);
         let scaler = model.config.scaler;
         self.plan.push(Operation::ScaleContext(operation::ScaleContext {
@@ -253,7 +254,7 @@ impl Forward<'_> {
     fn decode(&mut self, first: Prediction, context_state: Tensor, streams: Tensor, future: Option<Tensor>) -> Tensor {
         let model = self.model;
         let paths_rows = self.series.times_samples();
-        let paths = self.plan.tensor(paths_rows, self.shape.horizon);
+        let paths = self.plan.tensor_of(Element::F64, paths_rows, self.shape.horizon);
         self.plan.keep(paths);
         let state = self.plan.tensor_of(Element::F64, paths_rows, STATE_WIDTH);
         let mut prediction = first;
@@ -272,7 +273,8 @@ impl Forward<'_> {
             if step + 1 == self.steps() {
                 break;
             }
-            let [scaled, location, scale] = [(); 3].map(|()| self.plan.tensor(paths_rows, self.patch()));
+            let scaled = self.plan.tensor(paths_rows, self.patch());
+            let [location, scale] = [(); 2].map(|()| self.plan.tensor_of(Element::F64, paths_rows, self.patch()));
             self.plan.push(Operation::ScaleStep(operation::ScaleStep {
                 scaler: model.config.scaler,
                 paths,

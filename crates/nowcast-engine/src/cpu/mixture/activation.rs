@@ -1,7 +1,8 @@
 //! From raw head values to the parameters of distributions.
 
-use super::{Head, HeadOutput, LANES, ShapeError, covers};
+use super::{BLOCK, HeadOutput, ShapeError, covers};
 use crate::elementary::{exp, exp_f32, ln};
+use crate::head::Head;
 use crate::multiversion::multiversion;
 use crate::student_t::{Mixture, MixtureError};
 
@@ -76,7 +77,6 @@ pub fn exact(input: &HeadOutput<'_>, row: usize, position: usize) -> Result<Mixt
     let raw = &place.row(row)[position * input.head.values()..];
     activate_row(input.head, raw, &mut Activated { degrees_of_freedom, locations, scales, logits });
     let (affine_location, affine_scale) = input.affine_at(row, position);
-    let (affine_location, affine_scale) = (f64::from(affine_location), f64::from(affine_scale));
     let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let wide = |values: &[f32]| values.iter().map(|&value| f64::from(value)).collect::<Vec<f64>>();
     let mixture = Mixture::new(
@@ -120,35 +120,34 @@ pub(super) fn degrees_of_freedom_from<const FUSED: bool>(raw: f32) -> f32 {
     2.0 + scale_from::<FUSED>(raw)
 }
 
-/// Softmax weights of the positions from `first` on, before division by their sum, as `[components][LANES]`.
-///
-/// Lanes past the end of `raw` repeat its last position.
+/// Softmax weights of the positions from `first` on, before division by their sum: `count` for each component,
+/// components [`BLOCK`] apart.
 #[inline(always)]
 pub(super) fn unnormalised_weights<const FUSED: bool>(
     head: Head,
     raw: &[f32],
     first: usize,
-    weights: &mut [[f32; LANES]],
+    count: usize,
+    weights: &mut [f32],
 ) {
     let Head::Mixture { components } = head else {
-        return weights.fill([1.0; LANES]);
+        return weights[..count].fill(1.0);
     };
-    let last = raw.len() / head.values() - 1;
-    for lane in 0..LANES {
-        let start = (first + lane).min(last) * head.values() + 3 * components;
-        for (weight, &logit) in weights.iter_mut().zip(&raw[start..start + components]) {
-            weight[lane] = logit;
+    let raw = &raw[first * head.values()..][..count * head.values()];
+    for (k, weights) in weights.chunks_exact_mut(BLOCK).enumerate() {
+        for (place, weight) in weights[..count].iter_mut().enumerate() {
+            *weight = raw[place * 4 * components + 3 * components + k];
         }
     }
-    let mut largest = [f32::NEG_INFINITY; LANES];
-    for logits in weights.iter() {
-        for lane in 0..LANES {
-            largest[lane] = if logits[lane] > largest[lane] { logits[lane] } else { largest[lane] };
+    let mut largest = [f32::NEG_INFINITY; BLOCK];
+    for logits in weights.chunks_exact(BLOCK) {
+        for (largest, &logit) in largest[..count].iter_mut().zip(logits) {
+            *largest = if logit > *largest { logit } else { *largest };
         }
     }
-    for weight in weights.iter_mut() {
-        for lane in 0..LANES {
-            weight[lane] = exp_f32::<FUSED>(weight[lane] - largest[lane]);
+    for weights in weights.chunks_exact_mut(BLOCK) {
+        for (weight, &largest) in weights[..count].iter_mut().zip(&largest) {
+            *weight = exp_f32::<FUSED>(*weight - largest);
         }
     }
 }

@@ -1,20 +1,20 @@
 //! The mean of a mixture head.
 
 use super::activation::unnormalised_weights;
-use super::{HeadOutput, LANES, Output, ShapeError};
+use super::{BLOCK, HeadOutput, Output, ShapeError, replace_extreme};
 use crate::multiversion::multiversion;
 use std::ops::Range;
 
 /// Means of rows `rows` in real units: `affine scale * sum_k weight_k location_k + affine location`.
 ///
-/// The sum is taken in `f64` in the order of the components and rounded to `f32` once.
+/// Everything after the weights is `f64`, in the order of the components.
 ///
 /// # Errors
 /// [`ShapeError`] when a slice is too short or output rows overlap.
 pub fn mean(input: &HeadOutput<'_>, rows: Range<usize>, output: &mut Output<'_>) -> Result<(), ShapeError> {
     input.check(rows.end)?;
     output.check(&rows, input.positions)?;
-    let mut weights = vec![[0.0; LANES]; input.head.components()];
+    let mut weights = vec![0.0; input.head.components() * BLOCK];
     mean_rows(input, rows, &mut weights, output);
     Ok(())
 }
@@ -23,7 +23,7 @@ multiversion! {
     fn mean_rows(
         input: &HeadOutput<'_>,
         rows: Range<usize>,
-        weights: &mut [[f32; LANES]],
+        weights: &mut [f32],
         output: &mut Output<'_>,
     ) = mean_rows_body;
 }
@@ -32,7 +32,7 @@ multiversion! {
 fn mean_rows_body<const FUSED: bool>(
     input: &HeadOutput<'_>,
     rows: Range<usize>,
-    weights: &mut [[f32; LANES]],
+    weights: &mut [f32],
     output: &mut Output<'_>,
 ) {
     let (components, values) = (input.head.components(), input.head.values());
@@ -40,18 +40,19 @@ fn mean_rows_body<const FUSED: bool>(
     for row in rows {
         let raw = input.row(row);
         let target = output.row(row - first_row, input.positions);
-        for first in (0..input.positions).step_by(LANES) {
-            unnormalised_weights::<FUSED>(input.head, raw, first, weights);
-            for (lane, mean) in target[first..].iter_mut().take(LANES).enumerate() {
-                let position = first + lane;
+        for first in (0..input.positions).step_by(BLOCK) {
+            let count = (input.positions - first).min(BLOCK);
+            unnormalised_weights::<FUSED>(input.head, raw, first, count, weights);
+            for (place, mean) in target[first..][..count].iter_mut().enumerate() {
+                let position = first + place;
                 let locations = &raw[position * values + components..][..components];
                 let (mut total, mut sum) = (0.0, 0.0);
-                for (weight, &location) in weights.iter().zip(locations) {
-                    total += f64::from(weight[lane]);
-                    sum += f64::from(weight[lane]) * f64::from(location);
+                for (weights, &location) in weights.chunks_exact(BLOCK).zip(locations) {
+                    total += f64::from(weights[place]);
+                    sum += f64::from(weights[place]) * f64::from(location);
                 }
                 let (affine_location, affine_scale) = input.affine_at(row, position);
-                *mean = affine_scale * (sum / total) as f32 + affine_location;
+                *mean = replace_extreme(affine_scale * (sum / total) + affine_location);
             }
         }
     }
