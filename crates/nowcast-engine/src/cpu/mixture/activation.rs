@@ -77,7 +77,6 @@ pub fn exact(input: &HeadOutput<'_>, row: usize, position: usize) -> Result<Mixt
     let raw = &place.row(row)[position * input.head.values()..];
     activate_row(input.head, raw, &mut Activated { degrees_of_freedom, locations, scales, logits });
     let (affine_location, affine_scale) = input.affine_at(row, position);
-    let (affine_location, affine_scale) = (f64::from(affine_location), f64::from(affine_scale));
     let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let wide = |values: &[f32]| values.iter().map(|&value| f64::from(value)).collect::<Vec<f64>>();
     let mixture = Mixture::new(

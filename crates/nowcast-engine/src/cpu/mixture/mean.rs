@@ -1,13 +1,13 @@
 //! The mean of a mixture head.
 
 use super::activation::unnormalised_weights;
-use super::{BLOCK, HeadOutput, Output, ShapeError};
+use super::{BLOCK, HeadOutput, Output, ShapeError, replace_extreme};
 use crate::multiversion::multiversion;
 use std::ops::Range;
 
 /// Means of rows `rows` in real units: `affine scale * sum_k weight_k location_k + affine location`.
 ///
-/// The sum is taken in `f64` in the order of the components and rounded to `f32` once.
+/// Everything after the weights is `f64`, in the order of the components.
 ///
 /// # Errors
 /// [`ShapeError`] when a slice is too short or output rows overlap.
@@ -52,7 +52,7 @@ fn mean_rows_body<const FUSED: bool>(
                     sum += f64::from(weights[place]) * f64::from(location);
                 }
                 let (affine_location, affine_scale) = input.affine_at(row, position);
-                *mean = affine_scale * (sum / total) as f32 + affine_location;
+                *mean = replace_extreme(affine_scale * (sum / total) + affine_location);
             }
         }
     }

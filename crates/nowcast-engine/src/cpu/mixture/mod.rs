@@ -26,9 +26,9 @@ const BLOCK: usize = 64;
 #[derive(Debug, Clone, Copy)]
 pub struct Affine<'a> {
     /// Offsets, at `row * row_stride + position * position_stride`.
-    pub location: &'a [f32],
+    pub location: &'a [f64],
     /// Factors, at the same places.
-    pub scale: &'a [f32],
+    pub scale: &'a [f64],
     /// Distance between rows; 0 if all rows share their values.
     pub row_stride: usize,
     /// Distance between positions; 0 if all positions of a row share one value.
@@ -80,7 +80,7 @@ pub enum ShapeError {
 #[derive(Debug)]
 pub struct Output<'a> {
     /// Values in real units.
-    pub values: &'a mut [f32],
+    pub values: &'a mut [f64],
     /// Distance between rows of `values`.
     pub row_stride: usize,
 }
@@ -93,7 +93,7 @@ impl HeadOutput<'_> {
 
     /// Affine location and scale at a place.
     #[inline(always)]
-    fn affine_at(&self, row: usize, position: usize) -> (f32, f32) {
+    fn affine_at(&self, row: usize, position: usize) -> (f64, f64) {
         let index = row * self.affine.row_stride + position * self.affine.position_stride;
         (self.affine.location[index], self.affine.scale[index])
     }
@@ -121,9 +121,15 @@ impl Output<'_> {
     }
 
     #[inline(always)]
-    fn row(&mut self, index: usize, positions: usize) -> &mut [f32] {
+    fn row(&mut self, index: usize, positions: usize) -> &mut [f64] {
         &mut self.values[index * self.row_stride..][..positions]
     }
+}
+
+/// As the reference does before it feeds a value back: what is NaN, infinite or at least half the largest `f32` is 0.
+#[inline(always)]
+fn replace_extreme(value: f64) -> f64 {
+    if (value as f32).abs() < 0.5 * f32::MAX { value } else { 0.0 }
 }
 
 /// Elements from the start of the first row to the end of the last.

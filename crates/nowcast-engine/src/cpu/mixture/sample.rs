@@ -7,7 +7,7 @@
 //! rejected, so nothing branches, and U reaches down to 2^-65.
 
 use super::activation::{degrees_of_freedom_from, scale_from, unnormalised_weights};
-use super::{BLOCK, HeadOutput, Output, ShapeError, covers};
+use super::{BLOCK, HeadOutput, Output, ShapeError, covers, replace_extreme};
 use crate::elementary::{cos_turns, exp_minus_one, ln};
 use crate::multiversion::multiversion;
 use crate::random::{Stream, uniform_from_32, uniform_from_64};
@@ -54,8 +54,8 @@ impl Draws<'_> {
 
 /// One sample in real units for every row of `rows` (numbered `series * samples + sample`) and every position.
 ///
-/// As in the reference, a value in the head's units that is NaN, infinite or at least half the largest `f32`
-/// becomes 0 before the affine map. Digits depend on the stream and on the parameters of the same place only.
+/// As in the reference, a value in real units that is NaN, infinite or at least half the largest `f32` becomes 0.
+/// Digits depend on the stream and on the parameters of the same place only.
 ///
 /// # Errors
 /// [`ShapeError`] when a slice is too short or output rows overlap.
@@ -162,7 +162,7 @@ fn sample_rows_body<const FUSED: bool>(
                 draw::<FUSED>(input, raw, block, draws.stream(row), first, target);
                 for (place, value) in target.iter_mut().enumerate() {
                     let (affine_location, affine_scale) = input.affine_at(head_row, first + place);
-                    *value = affine_scale * *value + affine_location;
+                    *value = replace_extreme(affine_scale * *value + affine_location);
                 }
             }
         }
@@ -178,7 +178,7 @@ fn draw<const FUSED: bool>(
     block: &Block,
     stream: Stream,
     first: usize,
-    target: &mut [f32],
+    target: &mut [f64],
 ) {
     let count = target.len().min(BLOCK);
     let (mut choice, mut high, mut low, mut angle) = ([0; BLOCK], [0; BLOCK], [0; BLOCK], [0; BLOCK]);
@@ -201,8 +201,7 @@ fn draw<const FUSED: bool>(
         let sigma = f64::from(scale_from::<FUSED>(scale[place]));
         let u = uniform_from_64(high[place], low[place]);
         let t = student_t::<FUSED>(nu, u, uniform_from_32(angle[place]));
-        let x = (f64::from(location[place]) + sigma * t + block.defect[place]) as f32;
-        target[place] = if x.abs() < 0.5 * f32::MAX { x } else { 0.0 };
+        target[place] = f64::from(location[place]) + sigma * t + block.defect[place];
     }
 }
 
