@@ -20,7 +20,6 @@ pub mod error;
 pub mod extent;
 pub mod head;
 pub mod kv_cache;
-mod multiversion;
 pub mod operation;
 pub mod plan;
 pub mod random;

@@ -16,7 +16,7 @@ mod rotate;
 mod rows;
 mod scale;
 mod tile;
-mod vector;
+pub(crate) mod vector;
 
 pub use device::CpuDevice;
 pub use rotate::MOST_HEAD_DIM;

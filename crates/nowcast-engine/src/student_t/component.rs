@@ -16,6 +16,7 @@
 //! At u = 0 both sides are 1, which yields `B(A, 1/2) = sqrt(pi / N) sum_n p_n (1/2)_(2n) N^(-2n)` for free, and
 //! with it the normalisation of the density: no gamma function is evaluated anywhere.
 
+use crate::cpu::vector::Vector;
 use crate::elementary::{exp, ln, multiply_add, polynomial};
 
 /// Number of components that are evaluated together.
@@ -127,7 +128,7 @@ pub(super) struct Components {
 }
 
 /// What eight components are at one point, each by itself.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Values {
     /// P[X <= point].
     pub(super) lower: [f64; LANES],
@@ -153,16 +154,16 @@ impl Components {
 
     /// Fills in what follows from degrees of freedom and scales.
     #[inline(always)]
-    pub(super) fn prepare<const FUSED: bool>(&mut self) {
+    pub(super) fn prepare<V: Vector>(&mut self) {
         for lane in 0..LANES {
             let nu = self.degrees_of_freedom[lane];
             let a = 0.5 * nu;
             let order = a + (SHIFT as f64 - 0.25);
             let inverse_square = 1.0 / (order * order);
-            let sum = polynomial::<FUSED, TERMS>(&BETA_SERIES, inverse_square);
+            let sum = polynomial::<V, TERMS>(&BETA_SERIES, inverse_square);
             let normalisation = 1.0 / (std::f64::consts::PI.sqrt() * sum);
             for (coefficient, series) in self.gamma.iter_mut().zip(&GAMMA_SERIES) {
-                coefficient[lane] = normalisation * polynomial::<FUSED, TERMS>(series, inverse_square);
+                coefficient[lane] = normalisation * polynomial::<V, TERMS>(series, inverse_square);
             }
             let mut inverse_beta = order.sqrt() * normalisation;
             for j in 0..SHIFT {
@@ -179,9 +180,8 @@ impl Components {
 
     /// Values at a finite point.
     #[inline(always)]
-    pub(super) fn evaluate<const FUSED: bool>(&self, point: f64) -> Values {
-        let nothing = [0.0; LANES];
-        let mut values = Values { lower: nothing, upper: nothing, density: nothing, slope: nothing, rate: nothing };
+    pub(super) fn evaluate<V: Vector>(&self, point: f64) -> Values {
+        let mut values = Values::default();
         for lane in 0..LANES {
             let (nu, scale) = (self.degrees_of_freedom[lane], self.scale[lane]);
             let t = ((point - self.location[lane]) / scale).clamp(-FARTHEST, FARTHEST);
@@ -190,25 +190,25 @@ impl Components {
             let x = 1.0 / stretch;
             let root = stretch.sqrt();
             // ln(1 + ratio): the rounding error of the sum is known and corrects the logarithm.
-            let u = multiply_add::<FUSED>(ratio - (stretch - 1.0), x, ln::<FUSED>(stretch));
-            let power = exp::<FUSED>(-0.5 * nu * u);
+            let u = multiply_add::<V>(ratio - (stretch - 1.0), x, ln::<V>(stretch));
+            let power = exp::<V>(-0.5 * nu * u);
             let mut series = self.recurrence[SHIFT - 1][lane];
             for j in (0..SHIFT - 1).rev() {
-                series = multiply_add::<FUSED>(series, x, self.recurrence[j][lane]);
+                series = multiply_add::<V>(series, x, self.recurrence[j][lane]);
             }
             let z = ((0.5 * nu + (SHIFT as f64 - 0.25)) * u).min(FARTHEST_ORDER);
             let v = z.sqrt();
             let mut elementary = self.gamma[GAMMA_COEFFICIENTS - 1][lane];
             for m in (0..GAMMA_COEFFICIENTS - 1).rev() {
-                elementary = multiply_add::<FUSED>(elementary, z, self.gamma[m][lane]);
+                elementary = multiply_add::<V>(elementary, z, self.gamma[m][lane]);
             }
             let position = (v - 4.0) / (v + 4.0);
-            let scaled_erfc = polynomial::<FUSED, SCALED_ERFC_TERMS>(&SCALED_ERFC, position) / (1.0 + 2.0 * v);
+            let scaled_erfc = polynomial::<V, SCALED_ERFC_TERMS>(&SCALED_ERFC, position) / (1.0 + 2.0 * v);
             let x4 = x * x * (x * x);
             let x16 = x4 * x4 * (x4 * x4);
-            let remainder = x16 * root.sqrt() * multiply_add::<FUSED>(v, elementary, scaled_erfc);
+            let remainder = x16 * root.sqrt() * multiply_add::<V>(v, elementary, scaled_erfc);
             let sine = (ratio * x).sqrt();
-            let tail = 0.5 * power * multiply_add::<FUSED>(sine, series, remainder);
+            let tail = 0.5 * power * multiply_add::<V>(sine, series, remainder);
             let density = self.peak[lane] * power / root;
             let pull = (nu + 1.0) / nu * x / scale;
             let before = t < 0.0;

@@ -7,7 +7,8 @@
 mod component;
 mod quantile;
 
-use crate::multiversion::multiversion;
+use crate::cpu::detect::{InstructionSet, Kernel};
+use crate::cpu::vector::Vector;
 use component::{Components, LANES};
 
 /// Why four lists of numbers are not a mixture.
@@ -55,7 +56,7 @@ pub struct Mixture {
 }
 
 /// What root finding needs to know about one point of a mixture.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Evaluation {
     /// P[X <= x].
     lower: f64,
@@ -108,7 +109,7 @@ impl Mixture {
             block.location[lane] = locations[k];
             block.scale[lane] = scales[k];
         }
-        prepare(&mut blocks);
+        InstructionSet::detected().dispatch(Prepare(&mut blocks));
         let mean = (0..count).map(|k| weights[k] / sum * locations[k]).sum();
         Ok(Self { blocks, count, mean })
     }
@@ -120,17 +121,17 @@ impl Mixture {
 
     /// P[X <= x].
     pub fn cdf(&self, x: f64) -> f64 {
-        evaluate(&self.blocks, x).lower
+        self.evaluate(x, InstructionSet::detected()).lower
     }
 
     /// P[X > x], with full relative precision far to the right.
     pub fn survival(&self, x: f64) -> f64 {
-        evaluate(&self.blocks, x).upper
+        self.evaluate(x, InstructionSet::detected()).upper
     }
 
     /// Probability density at `x`.
     pub fn density(&self, x: f64) -> f64 {
-        evaluate(&self.blocks, x).density
+        self.evaluate(x, InstructionSet::detected()).density
     }
 
     /// The `x` with P[X <= x] = `level`: minus infinity at 0, infinity at 1, NaN outside [0, 1].
@@ -196,8 +197,18 @@ impl Mixture {
             let below = scale * scale * values.density[lane] * ((nu + t * t) / (nu - 1.0));
             block.weight[lane] * ((location - centre) * values.lower[lane] - below)
         };
-        let values = self.blocks.iter().map(|block| (block, component_values(block, x)));
-        values.map(|pair| (0..LANES).map(|lane| term(pair, lane)).sum::<f64>()).sum()
+        let evaluated = self.blocks.iter().map(|block| {
+            let mut values = component::Values::default();
+            InstructionSet::detected().dispatch(EvaluateBlock { block, x, values: &mut values });
+            (block, values)
+        });
+        evaluated.map(|pair| (0..LANES).map(|lane| term(pair, lane)).sum::<f64>()).sum()
+    }
+
+    fn evaluate(&self, x: f64, set: InstructionSet) -> Evaluation {
+        let mut result = Evaluation::default();
+        set.dispatch(Evaluate { blocks: &self.blocks, x, result: &mut result });
+        result
     }
 
     /// A length of the size of the whole mixture: the widest scale plus the spread of the locations.
@@ -211,32 +222,45 @@ impl Mixture {
     }
 }
 
-multiversion! {
-    fn prepare(blocks: &mut [Components]) = prepare_body;
-}
+struct Prepare<'a>(&'a mut [Components]);
 
-#[inline(always)]
-fn prepare_body<const FUSED: bool>(blocks: &mut [Components]) {
-    for block in blocks {
-        block.prepare::<FUSED>();
+impl Kernel for Prepare<'_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        for block in self.0 {
+            block.prepare::<V>();
+        }
     }
 }
 
-multiversion! {
-    fn component_values(block: &Components, x: f64) -> component::Values = component_values_body;
+struct EvaluateBlock<'a> {
+    block: &'a Components,
+    x: f64,
+    values: &'a mut component::Values,
+}
+
+impl Kernel for EvaluateBlock<'_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        *self.values = self.block.evaluate::<V>(self.x);
+    }
+}
+
+struct Evaluate<'a> {
+    blocks: &'a [Components],
+    x: f64,
+    result: &'a mut Evaluation,
+}
+
+impl Kernel for Evaluate<'_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        *self.result = evaluate::<V>(self.blocks, self.x);
+    }
 }
 
 #[inline(always)]
-fn component_values_body<const FUSED: bool>(block: &Components, x: f64) -> component::Values {
-    block.evaluate::<FUSED>(x)
-}
-
-multiversion! {
-    fn evaluate(blocks: &[Components], x: f64) -> Evaluation = evaluate_body;
-}
-
-#[inline(always)]
-fn evaluate_body<const FUSED: bool>(blocks: &[Components], x: f64) -> Evaluation {
+fn evaluate<V: Vector>(blocks: &[Components], x: f64) -> Evaluation {
     if !x.is_finite() {
         let (lower, upper) = if x > 0.0 { (1.0, 0.0) } else { (0.0, 1.0) };
         let nothing = if x.is_nan() { f64::NAN } else { 0.0 };
@@ -251,7 +275,7 @@ fn evaluate_body<const FUSED: bool>(blocks: &[Components], x: f64) -> Evaluation
     let mut sums = [[0.0; LANES]; 4];
     let mut rate = [0.0; LANES];
     for block in blocks {
-        let values = block.evaluate::<FUSED>(x);
+        let values = block.evaluate::<V>(x);
         for lane in 0..LANES {
             let weight = block.weight[lane];
             sums[0][lane] += weight * values.lower[lane];

@@ -5,8 +5,9 @@
 //! double the last one; inside a bracket, a step that leaves it or shrinks too slowly is replaced by bisection.
 
 use super::component::Components;
-use super::{Evaluation, Mixture, evaluate_body};
-use crate::multiversion::multiversion;
+use super::{Evaluation, Mixture, evaluate};
+use crate::cpu::detect::{InstructionSet, Kernel};
+use crate::cpu::vector::Vector;
 
 /// A root is accepted when the tail probability is within this relative distance of its level.
 const TOLERANCE: f64 = 1e-14;
@@ -16,19 +17,38 @@ const STEP_LIMIT: usize = 2200;
 /// Quantiles for `levels`, in their order.
 pub(super) fn solve(mixture: &Mixture, levels: &[f64]) -> Vec<f64> {
     let mut quantiles = levels.to_vec();
-    solve_in_place(&mixture.blocks, mixture.mean(), mixture.spread(), &mut quantiles);
+    InstructionSet::detected().dispatch(Solve {
+        blocks: &mixture.blocks,
+        start: mixture.mean(),
+        reach: mixture.spread(),
+        values: &mut quantiles,
+    });
     quantiles
 }
 
-multiversion! {
-    fn solve_in_place(blocks: &[Components], start: f64, reach: f64, levels: &mut [f64]) = solve_in_place_body;
+struct Solve<'a> {
+    blocks: &'a [Components],
+    /// Where the search begins.
+    start: f64,
+    /// The longest first step.
+    reach: f64,
+    /// Levels, replaced by their quantiles.
+    values: &'a mut [f64],
+}
+
+impl Kernel for Solve<'_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        solve_in_place::<V>(self);
+    }
 }
 
 #[inline(always)]
-fn solve_in_place_body<const FUSED: bool>(blocks: &[Components], start: f64, reach: f64, levels: &mut [f64]) {
+fn solve_in_place<V: Vector>(job: Solve<'_>) {
+    let Solve { blocks, start, reach, values } = job;
     let mut x = start;
-    let mut at = evaluate_body::<FUSED>(blocks, x);
-    for value in levels {
+    let mut at = evaluate::<V>(blocks, x);
+    for value in values {
         *value = match *value {
             0.0 => f64::NEG_INFINITY,
             1.0 => f64::INFINITY,
@@ -40,7 +60,7 @@ fn solve_in_place_body<const FUSED: bool>(blocks: &[Components], start: f64, rea
                         Step::Found(root) => break root,
                         Step::Try(next) => x = next,
                     }
-                    at = evaluate_body::<FUSED>(blocks, x);
+                    at = evaluate::<V>(blocks, x);
                 }
             }
             _ => f64::NAN,
@@ -130,7 +150,7 @@ pub(super) fn evaluations(mixture: &Mixture, levels: &[f64]) -> usize {
     let mut count = 1;
     for &level in levels {
         let mut search = Search::new(level, mixture.spread());
-        while let Step::Try(next) = search.step(x, &evaluate_body::<true>(&mixture.blocks, x)) {
+        while let Step::Try(next) = search.step(x, &mixture.evaluate(x, InstructionSet::detected())) {
             x = next;
             count += 1;
         }

@@ -1,9 +1,11 @@
 //! From raw head values to the parameters of distributions.
 
 use super::{BLOCK, HeadOutput, ShapeError, covers};
-use crate::elementary::{exp, exp_f32, ln};
+use crate::cpu::detect::{InstructionSet, Kernel};
+use crate::cpu::math;
+use crate::cpu::vector::Vector;
+use crate::elementary::{exp, ln};
 use crate::head::Head;
-use crate::multiversion::multiversion;
 use crate::student_t::{Mixture, MixtureError};
 
 /// Where the parameters of one row go, each `[positions, components]`, in the units of the head.
@@ -30,16 +32,25 @@ pub fn activate(input: &HeadOutput<'_>, row: usize, target: &mut Activated<'_>) 
     covers("the locations", target.locations.len(), needed)?;
     covers("the scales", target.scales.len(), needed)?;
     covers("the logits", target.logits.len(), needed)?;
-    activate_row(input.head, input.row(row), target);
+    InstructionSet::detected().dispatch(ActivateRow { head: input.head, raw: input.row(row), target });
     Ok(())
 }
 
-multiversion! {
-    fn activate_row(head: Head, raw: &[f32], target: &mut Activated<'_>) = activate_row_body;
+struct ActivateRow<'a, 'b> {
+    head: Head,
+    raw: &'a [f32],
+    target: &'a mut Activated<'b>,
+}
+
+impl Kernel for ActivateRow<'_, '_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        activate_row::<V>(self.head, self.raw, self.target);
+    }
 }
 
 #[inline(always)]
-fn activate_row_body<const FUSED: bool>(head: Head, raw: &[f32], target: &mut Activated<'_>) {
+fn activate_row<V: Vector>(head: Head, raw: &[f32], target: &mut Activated<'_>) {
     let components = head.components();
     for (position, values) in raw.chunks_exact(head.values()).enumerate() {
         let places = position * components..(position + 1) * components;
@@ -47,11 +58,11 @@ fn activate_row_body<const FUSED: bool>(head: Head, raw: &[f32], target: &mut Ac
         let (locations, rest) = rest.split_at(components);
         let (scales, logits) = rest.split_at(components);
         for (to, &from) in target.degrees_of_freedom[places.clone()].iter_mut().zip(degrees_of_freedom) {
-            *to = degrees_of_freedom_from::<FUSED>(from);
+            *to = degrees_of_freedom_from::<V>(from);
         }
         target.locations[places.clone()].copy_from_slice(locations);
         for (to, &from) in target.scales[places.clone()].iter_mut().zip(scales) {
-            *to = scale_from::<FUSED>(from);
+            *to = scale_from::<V>(from);
         }
         match head {
             Head::StudentT => target.logits[places].fill(0.0),
@@ -75,7 +86,8 @@ pub fn exact(input: &HeadOutput<'_>, row: usize, position: usize) -> Result<Mixt
     let (locations, rest) = rest.split_at_mut(components);
     let (scales, logits) = rest.split_at_mut(components);
     let raw = &place.row(row)[position * input.head.values()..];
-    activate_row(input.head, raw, &mut Activated { degrees_of_freedom, locations, scales, logits });
+    let target = &mut Activated { degrees_of_freedom, locations, scales, logits };
+    InstructionSet::detected().dispatch(ActivateRow { head: input.head, raw, target });
     let (affine_location, affine_scale) = input.affine_at(row, position);
     let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let wide = |values: &[f32]| values.iter().map(|&value| f64::from(value)).collect::<Vec<f64>>();
@@ -102,28 +114,28 @@ pub enum ExactError {
 /// ln(1 + exp(x)), the identity above 20; keeps NaN. Above `f32::EPSILON` it is the `f64` value rounded: there
 /// `1 + exp(x)` loses less than 2^-53 / 2^-23, one part in a thousand of an `f32` unit.
 #[inline(always)]
-fn softplus<const FUSED: bool>(x: f32) -> f32 {
-    let value = ln::<FUSED>(1.0 + exp::<FUSED>(f64::from(x))) as f32;
+fn softplus<V: Vector>(x: f32) -> f32 {
+    let value = ln::<V>(1.0 + exp::<V>(f64::from(x))) as f32;
     if x <= 20.0 { value } else { x }
 }
 
 /// The activation of a raw scale.
 #[inline(always)]
-pub(super) fn scale_from<const FUSED: bool>(raw: f32) -> f32 {
-    let value = softplus::<FUSED>(raw);
+pub(super) fn scale_from<V: Vector>(raw: f32) -> f32 {
+    let value = softplus::<V>(raw);
     if value < f32::EPSILON { f32::EPSILON } else { value }
 }
 
 /// The activation of raw degrees of freedom.
 #[inline(always)]
-pub(super) fn degrees_of_freedom_from<const FUSED: bool>(raw: f32) -> f32 {
-    2.0 + scale_from::<FUSED>(raw)
+pub(super) fn degrees_of_freedom_from<V: Vector>(raw: f32) -> f32 {
+    2.0 + scale_from::<V>(raw)
 }
 
 /// Softmax weights of the positions from `first` on, before division by their sum: `count` for each component,
 /// components [`BLOCK`] apart.
 #[inline(always)]
-pub(super) fn unnormalised_weights<const FUSED: bool>(
+pub(super) fn unnormalised_weights<V: Vector>(
     head: Head,
     raw: &[f32],
     first: usize,
@@ -133,12 +145,8 @@ pub(super) fn unnormalised_weights<const FUSED: bool>(
     let Head::Mixture { components } = head else {
         return weights[..count].fill(1.0);
     };
-    let raw = &raw[first * head.values()..][..count * head.values()];
-    for (k, weights) in weights.chunks_exact_mut(BLOCK).enumerate() {
-        for (place, weight) in weights[..count].iter_mut().enumerate() {
-            *weight = raw[place * 4 * components + 3 * components + k];
-        }
-    }
+    let logits = &raw[first * head.values() + 3 * components..];
+    transpose(logits, head.values(), count, weights);
     let mut largest = [f32::NEG_INFINITY; BLOCK];
     for logits in weights.chunks_exact(BLOCK) {
         for (largest, &logit) in largest[..count].iter_mut().zip(logits) {
@@ -146,8 +154,35 @@ pub(super) fn unnormalised_weights<const FUSED: bool>(
         }
     }
     for weights in weights.chunks_exact_mut(BLOCK) {
-        for (weight, &largest) in weights[..count].iter_mut().zip(&largest) {
-            *weight = exp_f32::<FUSED>(*weight - largest);
+        // Lanes past `count` hold leftovers, which nobody reads.
+        for (weights, largest) in weights.chunks_exact_mut(V::LANES).zip(largest.chunks_exact(V::LANES)) {
+            math::exp(V::from_slice(weights).sub(V::from_slice(largest))).to_slice(weights);
+        }
+    }
+}
+
+/// Copies `count` rows, `stride` apart in `source`, to columns of `target`, whose rows are [`BLOCK`] apart.
+#[inline(always)]
+fn transpose(source: &[f32], stride: usize, count: usize, target: &mut [f32]) {
+    const TILE: usize = 8;
+    let length = target.len() / BLOCK;
+    let (whole_rows, whole_columns) = (count - count % TILE, length - length % TILE);
+    for row in (0..whole_rows).step_by(TILE) {
+        for column in (0..whole_columns).step_by(TILE) {
+            let mut tile = [[0.0; TILE]; TILE];
+            for (index, line) in tile.iter_mut().enumerate() {
+                line.copy_from_slice(&source[(row + index) * stride + column..][..TILE]);
+            }
+            for index in 0..TILE {
+                let line = tile.map(|line| line[index]);
+                target[(column + index) * BLOCK + row..][..TILE].copy_from_slice(&line);
+            }
+        }
+    }
+    for row in 0..count {
+        let first = if row < whole_rows { whole_columns } else { 0 };
+        for column in first..length {
+            target[column * BLOCK + row] = source[row * stride + column];
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::activation::unnormalised_weights;
 use super::{BLOCK, HeadOutput, Output, ShapeError, replace_extreme};
-use crate::multiversion::multiversion;
+use crate::cpu::detect::{InstructionSet, Kernel};
+use crate::cpu::vector::Vector;
 use std::ops::Range;
 
 /// Means of rows `rows` in real units: `affine scale * sum_k weight_k location_k + affine location`.
@@ -14,27 +15,26 @@ use std::ops::Range;
 pub fn mean(input: &HeadOutput<'_>, rows: Range<usize>, output: &mut Output<'_>) -> Result<(), ShapeError> {
     input.check(rows.end)?;
     output.check(&rows, input.positions)?;
-    let mut weights = vec![0.0; input.head.components() * BLOCK];
-    mean_rows(input, rows, &mut weights, output);
+    InstructionSet::detected().dispatch(MeanRows { input, rows, output });
     Ok(())
 }
 
-multiversion! {
-    fn mean_rows(
-        input: &HeadOutput<'_>,
-        rows: Range<usize>,
-        weights: &mut [f32],
-        output: &mut Output<'_>,
-    ) = mean_rows_body;
+struct MeanRows<'a, 'b> {
+    input: &'a HeadOutput<'a>,
+    rows: Range<usize>,
+    output: &'a mut Output<'b>,
+}
+
+impl Kernel for MeanRows<'_, '_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        mean_rows::<V>(self.input, self.rows, self.output);
+    }
 }
 
 #[inline(always)]
-fn mean_rows_body<const FUSED: bool>(
-    input: &HeadOutput<'_>,
-    rows: Range<usize>,
-    weights: &mut [f32],
-    output: &mut Output<'_>,
-) {
+fn mean_rows<V: Vector>(input: &HeadOutput<'_>, rows: Range<usize>, output: &mut Output<'_>) {
+    let mut weights = vec![0.0; input.head.components() * BLOCK];
     let (components, values) = (input.head.components(), input.head.values());
     let first_row = rows.start;
     for row in rows {
@@ -42,7 +42,7 @@ fn mean_rows_body<const FUSED: bool>(
         let target = output.row(row - first_row, input.positions);
         for first in (0..input.positions).step_by(BLOCK) {
             let count = (input.positions - first).min(BLOCK);
-            unnormalised_weights::<FUSED>(input.head, raw, first, count, weights);
+            unnormalised_weights::<V>(input.head, raw, first, count, &mut weights);
             for (place, mean) in target[first..][..count].iter_mut().enumerate() {
                 let position = first + place;
                 let locations = &raw[position * values + components..][..components];

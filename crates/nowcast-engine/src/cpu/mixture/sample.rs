@@ -1,6 +1,6 @@
 //! Samples from Student-t heads.
 //!
-//! Each draw owns one Philox call, named by series, sample, step and position. Of its 128 bits, 31 choose the
+//! Each draw owns one Philox call, named by series, sample, step and position. Of its 128 bits, 32 choose the
 //! component by the inverse distribution function of the weights, 64 give U and 32 give V, and
 //! `sqrt(nu (U^(-2 / nu) - 1)) cos(2 pi V)` is exactly Student-t with nu degrees of freedom (Bailey, "Polar
 //! generation of random variates with the t-distribution", Mathematics of Computation 62, 1994). Nothing is
@@ -8,15 +8,11 @@
 
 use super::activation::{degrees_of_freedom_from, scale_from, unnormalised_weights};
 use super::{BLOCK, HeadOutput, Output, ShapeError, covers, replace_extreme};
+use crate::cpu::detect::{InstructionSet, Kernel};
+use crate::cpu::vector::Vector;
 use crate::elementary::{cos_turns, exp_minus_one, ln};
-use crate::multiversion::multiversion;
 use crate::random::{Stream, uniform_from_32, uniform_from_64};
 use std::ops::Range;
-
-/// Component choice works on integers below this.
-const CHOICES: f64 = 2_147_483_648.0;
-/// Adding this to a number of 0 to 2^32 leaves the nearest integer in the low bits: casts are not vector code.
-const ROUND: f64 = 4_503_599_627_370_496.0;
 
 /// Who draws: rows are `[series, samples]`, the streams' names follow from the row.
 #[derive(Debug, Clone, Copy)]
@@ -71,8 +67,7 @@ pub fn sample(
     covers("the series keys times samples", draws.series_keys.len().saturating_mul(draws.samples), rows.end)?;
     input.check(draws.head_row(rows.end - 1) + 1)?;
     output.check(&rows, input.positions)?;
-    let mut block = Block::new(input.head.components());
-    sample_rows(input, draws, rows, &mut block, output);
+    InstructionSet::detected().dispatch(SampleRows { input, draws, rows, output });
     Ok(())
 }
 
@@ -80,74 +75,68 @@ pub fn sample(
 struct Block {
     /// Weights before normalisation, `[components, BLOCK]`.
     weights: Vec<f32>,
-    /// `[components - 1, BLOCK]`; component k is chosen by integers from threshold k - 1 up to below threshold k.
-    thresholds: Vec<u32>,
-    /// Zero, or NaN where the weights have no finite sum.
-    defect: [f64; BLOCK],
+    /// Sums of the weights up to and including each component, `[components, BLOCK]`.
+    cumulative: Vec<f64>,
 }
 
 impl Block {
     fn new(components: usize) -> Self {
-        Self {
-            weights: vec![0.0; components * BLOCK],
-            thresholds: vec![0; (components - 1) * BLOCK],
-            defect: [0.0; BLOCK],
-        }
+        Self { weights: vec![0.0; components * BLOCK], cumulative: vec![0.0; components * BLOCK] }
     }
 
     #[inline(always)]
-    fn prepare<const FUSED: bool>(&mut self, input: &HeadOutput<'_>, raw: &[f32], first: usize, count: usize) {
-        unnormalised_weights::<FUSED>(input.head, raw, first, count, &mut self.weights);
-        let mut total = [0.0f64; BLOCK];
-        for weights in self.weights.chunks_exact(BLOCK) {
-            for (total, &weight) in total[..count].iter_mut().zip(weights) {
-                *total += f64::from(weight);
-            }
-        }
-        let mut factor = [0.0; BLOCK];
-        for place in 0..count {
-            factor[place] = CHOICES / total[place];
-            self.defect[place] = 0.0 * total[place];
-        }
-        let mut cumulative = [0.0f64; BLOCK];
-        for (thresholds, weights) in self.thresholds.chunks_exact_mut(BLOCK).zip(self.weights.chunks_exact(BLOCK)) {
-            for place in 0..count {
-                cumulative[place] += f64::from(weights[place]);
-                thresholds[place] = (cumulative[place] * factor[place] + ROUND).to_bits() as u32;
+    fn prepare<V: Vector>(&mut self, input: &HeadOutput<'_>, raw: &[f32], first: usize, count: usize) {
+        unnormalised_weights::<V>(input.head, raw, first, count, &mut self.weights);
+        let mut sums = [0.0f64; BLOCK];
+        for (cumulative, weights) in self.cumulative.chunks_exact_mut(BLOCK).zip(self.weights.chunks_exact(BLOCK)) {
+            for ((cumulative, sum), &weight) in cumulative[..count].iter_mut().zip(&mut sums).zip(weights) {
+                *sum += f64::from(weight);
+                *cumulative = *sum;
             }
         }
     }
 
+    /// Sums of all weights; not finite where the weights are not.
+    fn totals(&self) -> &[f64] {
+        &self.cumulative[self.cumulative.len() - BLOCK..]
+    }
+
+    /// The first component whose cumulative weight lies above that share of the total which the bits name.
     #[inline(always)]
     fn choose(&self, bits: &[u32]) -> [u32; BLOCK] {
+        let mut shares = [0.0; BLOCK];
+        for ((share, &bits), &total) in shares.iter_mut().zip(bits).zip(self.totals()) {
+            *share = uniform_from_32(bits) * total;
+        }
         let mut component = [0; BLOCK];
-        for thresholds in self.thresholds.chunks_exact(BLOCK) {
-            for ((component, &bits), &threshold) in component.iter_mut().zip(bits).zip(thresholds) {
-                *component += u32::from(bits >> 1 >= threshold);
+        let all_but_last = self.cumulative.len() - BLOCK;
+        for cumulative in self.cumulative[..all_but_last].chunks_exact(BLOCK) {
+            for ((component, &share), &cumulative) in component[..bits.len()].iter_mut().zip(&shares).zip(cumulative) {
+                *component += u32::from(share >= cumulative);
             }
         }
         component
     }
 }
 
-multiversion! {
-    fn sample_rows(
-        input: &HeadOutput<'_>,
-        draws: &Draws<'_>,
-        rows: Range<usize>,
-        block: &mut Block,
-        output: &mut Output<'_>,
-    ) = sample_rows_body;
+/// [`sample`] without its checks.
+pub(super) struct SampleRows<'a, 'b> {
+    pub(super) input: &'a HeadOutput<'a>,
+    pub(super) draws: &'a Draws<'a>,
+    pub(super) rows: Range<usize>,
+    pub(super) output: &'a mut Output<'b>,
+}
+
+impl Kernel for SampleRows<'_, '_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        sample_rows::<V>(self.input, self.draws, self.rows, self.output);
+    }
 }
 
 #[inline(always)]
-fn sample_rows_body<const FUSED: bool>(
-    input: &HeadOutput<'_>,
-    draws: &Draws<'_>,
-    rows: Range<usize>,
-    block: &mut Block,
-    output: &mut Output<'_>,
-) {
+fn sample_rows<V: Vector>(input: &HeadOutput<'_>, draws: &Draws<'_>, rows: Range<usize>, output: &mut Output<'_>) {
+    let mut block = Block::new(input.head.components());
     let first_row = rows.start;
     let mut row = rows.start;
     while row < rows.end {
@@ -156,10 +145,10 @@ fn sample_rows_body<const FUSED: bool>(
         let raw = input.row(head_row);
         for first in (0..input.positions).step_by(BLOCK) {
             let count = (input.positions - first).min(BLOCK);
-            block.prepare::<FUSED>(input, raw, first, count);
+            block.prepare::<V>(input, raw, first, count);
             for row in row..sharing {
                 let target = &mut output.row(row - first_row, input.positions)[first..][..count];
-                draw::<FUSED>(input, raw, block, draws.stream(row), first, target);
+                draw::<V>(input, raw, &block, draws.stream(row), first, target);
                 for (place, value) in target.iter_mut().enumerate() {
                     let (affine_location, affine_scale) = input.affine_at(head_row, first + place);
                     *value = replace_extreme(affine_scale * *value + affine_location);
@@ -172,7 +161,7 @@ fn sample_rows_body<const FUSED: bool>(
 
 /// Samples of the positions from `first` on, in the units of the head.
 #[inline(always)]
-fn draw<const FUSED: bool>(
+fn draw<V: Vector>(
     input: &HeadOutput<'_>,
     raw: &[f32],
     block: &Block,
@@ -196,12 +185,14 @@ fn draw<const FUSED: bool>(
         location[place] = raw[chosen + components];
         scale[place] = raw[chosen + 2 * components];
     }
+    let totals = block.totals();
     for place in 0..count {
-        let nu = f64::from(degrees_of_freedom_from::<FUSED>(degrees_of_freedom[place]));
-        let sigma = f64::from(scale_from::<FUSED>(scale[place]));
+        let nu = f64::from(degrees_of_freedom_from::<V>(degrees_of_freedom[place]));
+        let sigma = f64::from(scale_from::<V>(scale[place]));
         let u = uniform_from_64(high[place], low[place]);
-        let t = student_t::<FUSED>(nu, u, uniform_from_32(angle[place]));
-        target[place] = f64::from(location[place]) + sigma * t + block.defect[place];
+        let t = student_t::<V>(nu, u, uniform_from_32(angle[place]));
+        // Weights that are not finite make the value NaN.
+        target[place] = f64::from(location[place]) + sigma * t + 0.0 * totals[place];
     }
 }
 
@@ -210,42 +201,42 @@ fn draw<const FUSED: bool>(
 /// The error is below 2e-14 of the radius: that of the logarithm, two units in the last place, is magnified by
 /// `exp` by at most its argument 45 (nu = 2, U = 2^-65) and halved by the root; the rest are single units.
 #[inline(always)]
-fn student_t<const FUSED: bool>(nu: f64, u: f64, v: f64) -> f64 {
-    let radius = nu * exp_minus_one::<FUSED>(-2.0 * ln::<FUSED>(u) / nu);
-    radius.sqrt() * cos_turns::<FUSED>(v)
-}
-
-/// [`sample`] without its checks, as the baseline of a processor without fused multiply-add compiles it.
-#[cfg(test)]
-pub(super) fn portable_rows(input: &HeadOutput<'_>, draws: &Draws<'_>, rows: Range<usize>, output: &mut Output<'_>) {
-    sample_rows_body::<false>(input, draws, rows, &mut Block::new(input.head.components()), output);
-}
-
-/// [`sample`] without its checks and with fused multiply-add, in hardware or not.
-#[cfg(test)]
-pub(super) fn fused_rows(input: &HeadOutput<'_>, draws: &Draws<'_>, rows: Range<usize>, output: &mut Output<'_>) {
-    sample_rows_body::<true>(input, draws, rows, &mut Block::new(input.head.components()), output);
+fn student_t<V: Vector>(nu: f64, u: f64, v: f64) -> f64 {
+    let radius = nu * exp_minus_one::<V>(-2.0 * ln::<V>(u) / nu);
+    radius.sqrt() * cos_turns::<V>(v)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    struct Transform<'a> {
+        draws: &'a [(f64, f64, f64)],
+        results: &'a mut Vec<f64>,
+    }
+
+    impl Kernel for Transform<'_> {
+        #[inline(always)]
+        fn run<V: Vector>(self) {
+            self.results.extend(self.draws.iter().map(|&(nu, u, v)| student_t::<V>(nu, u, v)));
+        }
+    }
+
     #[test]
     fn the_transform_agrees_with_its_formula_down_to_the_ends() {
-        let u = (0..2000)
-            .map(|i| (-65.0 * (f64::from(i) + 0.5) / 2000.0).exp2())
-            .chain([2f64.powi(-65), 1.0 - 2f64.powi(-53)]);
-        for u in u {
-            for nu in [2.0, 2.0001, 3.0, 30.0, 1e5, 1e12, 3e38] {
+        let (least, most) = (2f64.powi(-65), 1.0 - 2f64.powi(-53));
+        let u = (0..2000).map(|i| (-65.0 * (f64::from(i) + 0.5) / 2000.0).exp2()).chain([least, most]);
+        let draws: Vec<_> = u
+            .flat_map(|u| [2.0, 2.0001, 3.0, 30.0, 1e5, 1e12, 3e38].map(|nu| (nu, u)))
+            .flat_map(|(nu, u)| [2f64.powi(-33), 0.1, 0.25, 0.4, 0.77, 1.0 - 2f64.powi(-33)].map(|v| (nu, u, v)))
+            .collect();
+        for set in InstructionSet::supported() {
+            let mut results = Vec::new();
+            set.dispatch(Transform { draws: &draws, results: &mut results });
+            for (&(nu, u, v), ours) in draws.iter().zip(results) {
                 let radius = (nu * (-2.0 * u.ln() / nu).exp_m1()).sqrt();
-                for v in [2f64.powi(-33), 0.1, 0.25, 0.4, 0.77, 1.0 - 2f64.powi(-33)] {
-                    let twin = radius * (std::f64::consts::TAU * v).cos();
-                    // Half of it for the twin, whose logarithm is rounded as well.
-                    for ours in [student_t::<false>(nu, u, v), student_t::<true>(nu, u, v)] {
-                        assert!((ours - twin).abs() <= 2e-14 * radius, "{nu} {u:e} {v}: {ours} {twin}");
-                    }
-                }
+                let twin = radius * (std::f64::consts::TAU * v).cos();
+                assert!((ours - twin).abs() <= 2e-14 * radius, "{nu} {u:e} {v}: {ours} {twin}");
             }
         }
     }

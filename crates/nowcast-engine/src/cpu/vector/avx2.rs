@@ -36,6 +36,7 @@ pub(super) unsafe fn sum(eight: __m256) -> f32 {
 impl Vector for Avx2 {
     const LANES: usize = 8;
     const TILE_ROWS: usize = 6;
+    const FUSED: bool = true;
 
     #[inline(always)]
     fn splat(value: f32) -> Self {

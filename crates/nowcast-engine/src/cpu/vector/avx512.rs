@@ -18,6 +18,7 @@ fn first(count: usize) -> __mmask16 {
 impl Vector for Avx512 {
     const LANES: usize = 16;
     const TILE_ROWS: usize = 8;
+    const FUSED: bool = true;
 
     #[inline(always)]
     fn splat(value: f32) -> Self {

@@ -24,6 +24,8 @@ pub(crate) trait Vector: Copy {
     const LANES: usize;
     /// Rows of a register tile of two vectors each that leave room for operands: at most 8.
     const TILE_ROWS: usize;
+    /// Whether a product is added with one rounding.
+    const FUSED: bool;
 
     /// The same value in every lane.
     fn splat(value: f32) -> Self;

@@ -12,6 +12,7 @@ pub(crate) struct Neon(float32x4_t, float32x4_t);
 impl Vector for Neon {
     const LANES: usize = 8;
     const TILE_ROWS: usize = 6;
+    const FUSED: bool = true;
 
     #[inline(always)]
     fn splat(value: f32) -> Self {

@@ -16,6 +16,7 @@ impl Portable {
 impl Vector for Portable {
     const LANES: usize = 8;
     const TILE_ROWS: usize = 2;
+    const FUSED: bool = false;
 
     #[inline(always)]
     fn splat(value: f32) -> Self {

@@ -8,20 +8,20 @@ const ROWS: usize = 1000;
 const POSITIONS: usize = DRAWS / ROWS;
 
 /// A million draws from one distribution, ascending.
-fn million(head: Head, values: &[f32], seed: u64) -> Vec<f32> {
+fn million(head: Head, values: &[f32], seed: u64) -> Vec<f64> {
     let raw = values.repeat(POSITIONS);
     let keys = [series_key("series")];
     let draws = Draws { seed, step: 1, series_keys: &keys, samples: ROWS, first_sample: 0, shared: true };
     let mut drawn = sampled(&plain(head, &raw, POSITIONS), &draws, 0..ROWS);
-    drawn.sort_unstable_by(f32::total_cmp);
+    drawn.sort_unstable_by(f64::total_cmp);
     drawn
 }
 
 /// The Kolmogorov-Smirnov statistic times the root of the number of draws.
-fn kolmogorov(drawn: &[f32], exact: &Mixture) -> f64 {
+fn kolmogorov(drawn: &[f64], exact: &Mixture) -> f64 {
     let count = drawn.len() as f64;
-    let distance = |(index, &x): (usize, &f32)| {
-        let probability = exact.cdf(f64::from(x));
+    let distance = |(index, &x): (usize, &f64)| {
+        let probability = exact.cdf(x);
         (probability - index as f64 / count).max((index + 1) as f64 / count - probability)
     };
     drawn.iter().enumerate().map(distance).fold(0.0, f64::max) * count.sqrt()
@@ -41,7 +41,7 @@ fn one_student_t_is_drawn_from_its_distribution() {
         assert!(statistic < KOLMOGOROV_LIMIT, "{nu}: {statistic}");
         let beyond = |level: f64| {
             let (low, high) = (exact.quantile(level), exact.quantile(1.0 - level));
-            drawn.iter().filter(|&&x| f64::from(x) < low || f64::from(x) > high).count()
+            drawn.iter().filter(|&&x| x < low || x > high).count()
         };
         // 200 expected beyond both ends, five standard deviations of a Poisson number allowed.
         let far = beyond(1e-4) as f64;
@@ -97,9 +97,9 @@ fn neighbouring_draws_are_uncorrelated() {
     let keys = [1];
     let draws = Draws { seed: 8, step: 0, series_keys: &keys, samples: ROWS, first_sample: 0, shared: true };
     let drawn = sampled(&plain(Head::StudentT, &raw, POSITIONS), &draws, 0..ROWS);
-    let variance: f64 = drawn.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / DRAWS as f64;
+    let variance: f64 = drawn.iter().map(|&x| x * x).sum::<f64>() / DRAWS as f64;
     for lag in [1, 2, POSITIONS, 2 * POSITIONS] {
-        let products = drawn.iter().zip(&drawn[lag..]).map(|(&x, &y)| f64::from(x) * f64::from(y));
+        let products = drawn.iter().zip(&drawn[lag..]).map(|(&x, &y)| x * y);
         let correlation = products.sum::<f64>() / DRAWS as f64 / variance;
         // Five standard deviations.
         assert!(correlation.abs() < 5.0 / (DRAWS as f64).sqrt(), "{lag}: {correlation}");

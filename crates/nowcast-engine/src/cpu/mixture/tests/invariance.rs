@@ -1,6 +1,8 @@
 //! The same digits whatever the company, and sane digits from insane parameters.
 
 use super::*;
+use crate::cpu::detect::InstructionSet;
+use sample::SampleRows;
 
 const POSITIONS: usize = 70;
 const HEAD: Head = Head::Mixture { components: 7 };
@@ -88,10 +90,10 @@ fn gaps_between_output_rows_stay_untouched() {
 }
 
 #[test]
-fn values_are_mapped_to_real_units_with_two_roundings() {
+fn values_are_mapped_to_real_units_in_f64() {
     let raw = noise(2 * POSITIONS * HEAD.values(), 9);
     let unit = plain(HEAD, &raw, POSITIONS);
-    let (location, scale) = (noise(2 * POSITIONS, 10), noise(2 * POSITIONS, 11));
+    let (location, scale) = (wide_noise(2 * POSITIONS, 10), wide_noise(2 * POSITIONS, 11));
     let affine = Affine { location: &location, scale: &scale, row_stride: POSITIONS, position_stride: 1 };
     let keys = [4];
     let before = sampled(&unit, &draws(&keys, 2, 0, false), 0..2);
@@ -102,11 +104,16 @@ fn values_are_mapped_to_real_units_with_two_roundings() {
 }
 
 #[test]
-fn broken_parameters_give_zero_before_the_affine_map_and_spoil_no_neighbour() {
+fn broken_parameters_give_zero_and_spoil_no_neighbour() {
     let head = Head::Mixture { components: 2 };
     let good = noise(POSITIONS * head.values(), 12);
     let keys = [4];
-    let expected = sampled(&plain(head, &good, POSITIONS), &draws(&keys, 1, 0, true), 0..1);
+    let affine = Affine { location: &[5.0], scale: &[0.5], row_stride: 0, position_stride: 0 };
+    let run = |raw: &[f32]| {
+        let input = HeadOutput { affine, ..plain(head, raw, POSITIONS) };
+        sampled(&input, &draws(&keys, 1, 0, true), 0..1)
+    };
+    let expected = run(&good);
     let broken = [
         // Degrees of freedom, locations, scales, logits; both components alike.
         ([f32::NAN, 0.0, 0.0, 0.0], true),
@@ -117,7 +124,8 @@ fn broken_parameters_give_zero_before_the_affine_map_and_spoil_no_neighbour() {
         ([0.0, 0.0, 0.0, f32::NEG_INFINITY], true),
         ([0.0, f32::INFINITY, 0.0, 0.0], true),
         ([0.0, 0.0, f32::INFINITY, 0.0], true),
-        ([0.0, 2e38, 0.0, 0.0], true),
+        ([0.0, 3.4e38, 0.0, 0.0], false),
+        ([0.0, -f32::MAX, f32::MAX, 0.0], true),
         ([1e4, 1.0, -1e4, 1e4], false),
         ([-1e4, 1.0, -1e4, -1e4], false),
         ([f32::MAX, 1.0, 0.0, 0.0], false),
@@ -128,7 +136,7 @@ fn broken_parameters_give_zero_before_the_affine_map_and_spoil_no_neighbour() {
         for (place, value) in raw[at * 8..][..8].iter_mut().enumerate() {
             *value = values[place / 2];
         }
-        let drawn = sampled(&plain(head, &raw, POSITIONS), &draws(&keys, 1, 0, true), 0..1);
+        let drawn = run(&raw);
         for position in (0..POSITIONS).filter(|&position| position != at) {
             assert_eq!(drawn[position], expected[position]);
         }
@@ -150,7 +158,7 @@ fn a_weight_of_zero_is_never_drawn() {
         let raw = values.repeat(1000);
         let drawn = sampled(&plain(head, &raw, 1000), &draws(&[1], 20, 0, true), 0..20);
         // A scale of 2^-23 moves the location by less than a half in all but one draw of 10^13.
-        assert!(drawn.iter().all(|&value| value.round() == certain as f32));
+        assert!(drawn.iter().all(|&value| value.round() == certain as f64));
     }
 }
 
@@ -160,11 +168,18 @@ fn fused_and_portable_digits_differ_by_rounding_only() {
     let input = plain(HEAD, &raw, POSITIONS);
     let keys = [4];
     let draws = draws(&keys, 40, 0, false);
-    let [mut portable, mut fused] = [(); 2].map(|()| vec![0.0; 40 * POSITIONS]);
-    sample::portable_rows(&input, &draws, 0..40, &mut Output { values: &mut portable, row_stride: POSITIONS });
-    sample::fused_rows(&input, &draws, 0..40, &mut Output { values: &mut fused, row_stride: POSITIONS });
-    for (x, y) in portable.iter().zip(&fused) {
-        // Each activation may round the other way (half a unit each); locations are below 1 and may cancel.
-        assert!((x - y).abs() <= 2.0 * f32::EPSILON * x.abs().max(1.0), "{x} {y}");
+    let run = |set: InstructionSet| {
+        let mut values = vec![f64::NAN; 40 * POSITIONS];
+        let output = &mut Output { values: &mut values, row_stride: POSITIONS };
+        set.dispatch(SampleRows { input: &input, draws: &draws, rows: 0..40, output });
+        values
+    };
+    let portable = run(InstructionSet::PORTABLE);
+    let fused: Vec<_> = InstructionSet::supported().filter(|set| set.is_fused()).map(run).collect();
+    assert!(fused.windows(2).all(|pair| pair[0] == pair[1]));
+    for (x, y) in fused.iter().flat_map(|fused| portable.iter().zip(fused)) {
+        // Activations are rounded to f32, perhaps the other way; locations are below 1 and may cancel.
+        let limit = 2.0 * f64::from(f32::EPSILON) * x.abs().max(1.0);
+        assert!((x - y).abs() <= limit, "{x} {y}");
     }
 }

@@ -53,10 +53,10 @@ fn the_mean_agrees_with_an_f64_twin() {
         let head = Head::Mixture { components };
         let rows = 3;
         let raw: Vec<f32> = noise(rows * positions * head.values(), 2).iter().map(|&x| 8.0 * x).collect();
-        let (location, scale) = (noise(rows * positions, 3), noise(rows * positions, 4));
+        let (location, scale) = (wide_noise(rows * positions, 3), wide_noise(rows * positions, 4));
         let affine = Affine { location: &location, scale: &scale, row_stride: positions, position_stride: 1 };
         let input = HeadOutput { affine, ..plain(head, &raw, positions) };
-        let mut values = vec![f32::NAN; rows * positions];
+        let mut values = vec![f64::NAN; rows * positions];
         mean(&input, 0..rows, &mut Output { values: &mut values, row_stride: positions }).unwrap();
         for (index, &value) in values.iter().enumerate() {
             let part = |part: usize| {
@@ -69,15 +69,12 @@ fn the_mean_agrees_with_an_f64_twin() {
             let total: f64 = weights.iter().sum();
             let expected: f64 = weights.iter().zip(&locations).map(|(w, m)| w * m).sum::<f64>() / total;
             // Units of 2^-24: four for each exponential, one per unit of its rounded argument (at most 16), both
-            // in numerator and denominator; one for rounding to f32.
+            // in numerator and denominator; what follows is f64.
             let magnitude = weights.iter().zip(&locations).map(|(w, m)| w * m.abs()).sum::<f64>() / total;
             let unit = f64::from(f32::EPSILON) / 2.0;
-            let error = unit * ((4.0 + 16.0) * (magnitude + expected.abs()) + expected.abs());
-            let (scale, location) = (f64::from(scale[index]), f64::from(location[index]));
-            let real = scale * expected + location;
-            // The affine map rounds its product and its sum.
-            let limit = scale.abs() * error + unit * ((scale * expected).abs() + real.abs()) * 1.01;
-            assert!((f64::from(value) - real).abs() <= limit, "{index}: {value} for {real}");
+            let limit = scale[index].abs() * unit * (4.0 + 16.0) * (magnitude + expected.abs());
+            let real = scale[index] * expected + location[index];
+            assert!((value - real).abs() <= limit + 1e-15, "{index}: {value} for {real}");
         }
     }
 }
