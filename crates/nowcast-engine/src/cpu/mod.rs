@@ -1,5 +1,6 @@
 //! The CPU device: kernels chosen at run time by what the processor offers.
 
+pub mod attention;
 pub mod detect;
 mod disjoint;
 pub mod linear;
