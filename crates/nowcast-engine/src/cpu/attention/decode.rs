@@ -1,11 +1,11 @@
 //! Attention of one new token per sample over the shared prefix and the sample's own suffix.
 
-use super::softmax::{dot, exponentials};
+use super::softmax::{dot, exponentials, finish};
 use super::{Prefix, Scratch, Suffix, TASK_ROWS, TILE_ROWS, check, check_rows, elements, scores_stride};
 use crate::cpu::detect::{InstructionSet, Kernel};
 use crate::cpu::disjoint::Disjoint;
 use crate::cpu::pool::ThreadPool;
-use crate::cpu::tile::{Accumulate, Product, multiply};
+use crate::cpu::tile::{Accumulate, LINE, Product, multiply};
 use crate::cpu::vector::Vector;
 use std::ops::Range;
 
@@ -116,6 +116,7 @@ impl Kernel for Block<'_> {
         let tile = unsafe { scratch.slot(self.slot) };
         let keys = prefix.live + suffix.live;
         let offset = self.head * head_dim;
+        let size_of_suffix = suffix.capacity * head_dim;
         let size = head_dim * prefix.capacity;
         let start = (self.series * heads + self.head) * size;
         let prefix_keys = &prefix.keys[start..start + size];
@@ -134,13 +135,15 @@ impl Kernel for Block<'_> {
                 depth: head_dim,
                 accumulate: Accumulate::Replace,
                 prefetch: std::ptr::null(),
+                prefetch_lines: 0,
             };
             // SAFETY: `run_with` checked queries and keys; the scratch has room for a tile of live scores.
             unsafe { multiply::<V>(&scores) };
             let mut sums = [0.0; TILE_ROWS];
             for (index, sum) in sums[..rows].iter_mut().enumerate() {
                 let row = first + index;
-                let own = (row * heads + self.head) * suffix.capacity * head_dim;
+                let own = (row * heads + self.head) * size_of_suffix;
+                fetch::<V>(&suffix.keys[own..], TILE_ROWS * heads * size_of_suffix, suffix.live * head_dim);
                 let query = &query[row * query_stride + offset..][..head_dim];
                 let scores = &mut tile.scores[index * tile.stride..][..scores_stride(keys)];
                 for token in 0..suffix.live {
@@ -165,24 +168,21 @@ impl Kernel for Block<'_> {
             unsafe { multiply::<V>(&shared) };
             for (index, sum) in sums[..rows].iter().enumerate() {
                 let row = first + index;
-                let own = (row * heads + self.head) * suffix.capacity * head_dim;
-                let rest = Product {
-                    left: tile.scores[index * tile.stride + prefix.live..].as_ptr(),
-                    right: suffix.values[own..].as_ptr(),
-                    target: tile.outputs[index * head_dim..].as_mut_ptr(),
-                    rows: 1,
-                    depth: suffix.live,
-                    accumulate: Accumulate::Continue,
-                    ..shared
-                };
-                // SAFETY: as above; the suffix of this row has `live` values.
-                unsafe { multiply::<V>(&rest) };
+                let own = (row * heads + self.head) * size_of_suffix;
+                fetch::<V>(&suffix.values[own..], TILE_ROWS * heads * size_of_suffix, suffix.live * head_dim);
                 // SAFETY: no other task has this row and head.
                 let output = unsafe { output.part(row * output_stride + offset, head_dim) };
-                for (output, value) in output.iter_mut().zip(&tile.outputs[index * head_dim..]) {
-                    *output = value / sum;
-                }
+                let p = &tile.scores[index * tile.stride + prefix.live..][..suffix.live];
+                finish::<V>(&tile.outputs[index * head_dim..], p, &suffix.values[own..], *sum, output);
             }
         }
+    }
+}
+
+/// Asks for `len` values at a distance: those of the next tile, which no hardware prefetcher foresees.
+#[inline(always)]
+fn fetch<V: Vector>(values: &[f32], distance: usize, len: usize) {
+    for line in 0..len.div_ceil(LINE) {
+        V::prefetch(values.as_ptr().wrapping_add(distance + line * LINE));
     }
 }

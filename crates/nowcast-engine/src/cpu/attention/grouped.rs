@@ -1,6 +1,6 @@
 //! Attention between the variates of one time step, within groups.
 
-use super::softmax::{dot, exponentials};
+use super::softmax::{dot, exponentials, finish};
 use super::{Scratch, check, check_rows, elements, scores_stride};
 use crate::cpu::detect::{InstructionSet, Kernel};
 use crate::cpu::disjoint::Disjoint;
@@ -148,6 +148,7 @@ impl Kernel for Step<'_> {
                             depth: run,
                             accumulate: Accumulate::Continue,
                             prefetch: std::ptr::null(),
+                            prefetch_lines: 0,
                         };
                         // SAFETY: `run_with` checked the input; the run has `run` values of `head_dim` components.
                         unsafe { multiply::<V>(&product) };
@@ -158,9 +159,7 @@ impl Kernel for Step<'_> {
                 let start = (self.first + variate * self.inner) * self.output_stride + head * head_dim;
                 // SAFETY: no other task has this row.
                 let output = unsafe { self.output.part(start, head_dim) };
-                for (output, value) in output.iter_mut().zip(&*outputs) {
-                    *output = value / sum;
-                }
+                finish::<V>(outputs, &[], &[], sum, output);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Causal attention of the context over itself.
 
-use super::softmax::exponentials;
+use super::softmax::{exponentials, finish};
 use super::{Prefix, Scratch, TASK_ROWS, TILE_ROWS, check, check_rows, elements, scores_stride};
 use crate::cpu::detect::{InstructionSet, Kernel};
 use crate::cpu::disjoint::Disjoint;
@@ -124,6 +124,7 @@ impl Kernel for Block<'_> {
                 depth: head_dim,
                 accumulate: Accumulate::Replace,
                 prefetch: std::ptr::null(),
+                prefetch_lines: 0,
             };
             // SAFETY: `run_with` checked queries and keys; the scratch has room for a tile of live scores.
             unsafe { multiply::<V>(&scores) };
@@ -147,25 +148,11 @@ impl Kernel for Block<'_> {
             // SAFETY: as above; the scratch has room for a tile of outputs.
             unsafe { multiply::<V>(&shared) };
             for (row, sum) in sums[..rows].iter().enumerate() {
-                let own = Product {
-                    left: tile.scores[row * tile.stride + common..].as_ptr(),
-                    right: self.values[common * head_dim..].as_ptr(),
-                    target: tile.outputs[row * head_dim..].as_mut_ptr(),
-                    rows: 1,
-                    depth: row,
-                    accumulate: Accumulate::Continue,
-                    ..shared
-                };
-                if row > 0 {
-                    // SAFETY: as above; this query sees `common + row` live keys.
-                    unsafe { multiply::<V>(&own) };
-                }
+                let p = &tile.scores[row * tile.stride + common..][..row];
                 let start = self.output_start + (first + row) * self.output_stride;
                 // SAFETY: no other task has this row and head.
                 let output = unsafe { self.output.part(start, head_dim) };
-                for (output, value) in output.iter_mut().zip(&tile.outputs[row * head_dim..]) {
-                    *output = value / sum;
-                }
+                finish::<V>(&tile.outputs[row * head_dim..], p, &self.values[common * head_dim..], *sum, output);
             }
         }
     }

@@ -23,13 +23,8 @@ pub(super) fn dot<V: Vector>(left: &[f32], right: &[f32]) -> f32 {
         while part * V::LANES < LANES && start < left.len() {
             let count = (left.len() - start).min(V::LANES);
             // SAFETY: `count` values are left in both slices.
-            let (a, b) = unsafe {
-                if count == V::LANES {
-                    (V::load(left.as_ptr().add(start)), V::load(right.as_ptr().add(start)))
-                } else {
-                    (V::load_first(left.as_ptr().add(start), count), V::load_first(right.as_ptr().add(start), count))
-                }
-            };
+            let (a, b) =
+                unsafe { (load::<V>(left.as_ptr().add(start), count), load::<V>(right.as_ptr().add(start), count)) };
             parts[part] = a.mul_add(b, parts[part]);
             start += count;
             part += 1;
@@ -63,6 +58,45 @@ pub(super) fn exponentials<V: Vector>(scores: &mut [f32], keys: usize) -> f32 {
         }
     }
     total(parts)
+}
+
+/// Continues the sums of `p * value` over further keys, and writes them divided by the sum of all `p`.
+///
+/// `values` holds one row of `output.len()` components for each further `p`.
+#[inline(always)]
+pub(super) fn finish<V: Vector>(sums: &[f32], p: &[f32], values: &[f32], sum: f32, output: &mut [f32]) {
+    let width = output.len();
+    assert!(sums.len() >= width && values.len() >= p.len() * width);
+    let inverse = V::splat(1.0 / sum);
+    let mut start = 0;
+    while start < width {
+        let count = (width - start).min(V::LANES);
+        // SAFETY: `count` values are left in the sums, in each row of values, and in the output.
+        unsafe {
+            let mut total = load::<V>(sums.as_ptr().add(start), count);
+            for (row, p) in p.iter().enumerate() {
+                let value = load::<V>(values.as_ptr().add(row * width + start), count);
+                total = V::splat(*p).mul_add(value, total);
+            }
+            let result = total.mul(inverse);
+            if count == V::LANES {
+                result.store(output.as_mut_ptr().add(start));
+            } else {
+                result.store_first(output.as_mut_ptr().add(start), count);
+            }
+        }
+        start += count;
+    }
+}
+
+/// Reads `count <= LANES` values; the other lanes are zero.
+///
+/// # Safety
+/// They must be readable.
+#[inline(always)]
+unsafe fn load<V: Vector>(source: *const f32, count: usize) -> V {
+    // SAFETY: the caller vouches for the values.
+    unsafe { if count == V::LANES { V::load(source) } else { V::load_first(source, count) } }
 }
 
 #[cfg(test)]
