@@ -8,6 +8,7 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
+use super::fault;
 use crate::{Error, Result};
 
 /// Bytes that stay where they are while the checkpoint lives.
@@ -31,7 +32,7 @@ impl Storage {
         let file = File::open(path).map_err(|error| Error::file(path, error))?;
         let metadata = file.metadata().map_err(|error| Error::file(path, error))?;
         if !metadata.is_file() {
-            return Err(Error::Checkpoint(format!("{} is not a regular file", path.display())));
+            return Err(fault(&format!("{} is not a regular file", path.display())));
         }
         if metadata.len() == 0 {
             return Ok(Storage::Memory(Cow::Borrowed(&[])));

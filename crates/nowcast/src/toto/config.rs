@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
+use crate::checkpoint;
 use crate::{Error, Result};
 
 /// Bounds of every size: far above any published model, far below what would overflow a product of a few of them.
@@ -228,9 +229,10 @@ fn size(name: &str, value: &Value, allowed: RangeInclusive<usize>) -> Result<usi
     size.ok_or_else(|| fault(format!("{name} is {value}, allowed: {} to {}", allowed.start(), allowed.end())))
 }
 
-/// Long values are cut: a config is not trusted to be short.
+/// An error about `config.json`.
 fn fault(message: String) -> Error {
-    const SHOWN: usize = 300;
-    let cut = message.char_indices().nth(SHOWN).map(|(position, _)| format!("{}…", &message[..position]));
-    Error::Checkpoint(format!("config.json {}", cut.unwrap_or(message)))
+    checkpoint::fault(&format!("config.json {message}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use super::cache::CachedModel;
 use super::{HubModel, HubOptions, Progress, is_commit};
 use crate::checkpoint::locate::CONFIG;
 use crate::checkpoint::shards::Index;
-use crate::checkpoint::{INDEX, WEIGHTS};
+use crate::checkpoint::{INDEX, WEIGHTS, fault};
 use crate::{Error, Result};
 
 const MAX_REDIRECTS: usize = 10;
@@ -247,7 +247,7 @@ impl Session<'_> {
     }
 
     fn fault(&self, message: impl std::fmt::Display) -> Error {
-        Error::Checkpoint(format!("{} (no folder here, so a name of the Hub): {message}", self.model))
+        fault(&format!("{} (no folder here, so a name of the Hub): {message}", self.model))
     }
 }
 
