@@ -340,7 +340,11 @@ fn every_refusal_of_the_hub_ends_in_one_line_with_a_cure() {
     assert!(line(&hub, cache.path()).contains("the model has no model.safetensors: only safetensors checkpoints"));
     let changed = "f".repeat(40);
     hub.answer(COMMIT, "model.safetensors", Answer::large(b"x").with("X-Repo-Commit", &changed));
-    assert!(line(&hub, cache.path()).contains("its commit changed"));
+    assert!(line(&hub, cache.path()).contains(&format!("comes from commit {changed} instead of the one asked for")));
+    let pinned = HubOptions { revision: Some(changed.clone()), ..hub.options(cache.path()) };
+    hub.answer(&changed, "config.json", Answer::small(b"{}"));
+    let line = resolve("owner/model", &pinned).unwrap_err().to_string();
+    assert!(line.contains(&format!("comes from commit {COMMIT} instead of the one asked for")), "{line}");
 }
 
 #[test]
