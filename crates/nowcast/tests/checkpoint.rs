@@ -286,6 +286,11 @@ fn folders_without_weights_say_what_they_hold() {
     assert!(open().contains("rename \"weights.safetensors\" or give its path"));
     std::fs::create_dir(folder.path().join("model.safetensors")).unwrap();
     assert!(open().contains("is not a regular file"));
+    #[cfg(unix)]
+    {
+        let device = Checkpoint::open(Path::new("/dev/null")).unwrap_err().to_string();
+        assert_eq!(device, "/dev/null is not a regular file");
+    }
     let absent = Checkpoint::open(&folder.path().join("absent")).unwrap_err().to_string();
     assert!(absent.contains("absent"), "{absent}");
 }

@@ -33,8 +33,9 @@ pub enum ModelSource {
 /// Finds a model: `nano`, a folder, or a Hugging Face name `owner/name`, perhaps with `@revision`.
 ///
 /// What exists on disk wins over a Hub name, and `nano` over a folder of that name (write `./nano`). Models of the Hub
-/// come from the cache of the Python library if they are there, without asking the Hub, and are downloaded into it
-/// otherwise.
+/// come from the cache of the Python library if they are there, and are downloaded into it otherwise. A cached model is
+/// used without asking the Hub, so a branch that has moved there is not noticed: name its new commit, or remove the
+/// branch from `refs` in the cache.
 ///
 /// # Errors
 /// One line that says what was looked for, where, and what to do.

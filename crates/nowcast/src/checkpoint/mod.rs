@@ -75,7 +75,7 @@ impl Checkpoint {
         if path.join(WEIGHTS).exists() {
             return Self::from_files(origin, vec![Weights::map(&path.join(WEIGHTS))?], None);
         }
-        if path.join(INDEX).exists() {
+        if path.join(INDEX).is_file() {
             let index = Index::read(&path.join(INDEX))?;
             let files = index.files().into_iter().map(|file| Weights::map(&path.join(file))).collect::<Result<_>>()?;
             return Self::from_files(origin, files, Some(&index));
