@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+pub use nowcast_engine::head::Head;
+pub use nowcast_engine::scaler::Scaler;
 use serde_json::{Map, Value};
 
 use crate::checkpoint;
@@ -45,42 +47,6 @@ pub enum LayerKind {
     Time,
     /// Over the variates at one patch, without positions.
     Space,
-}
-
-/// How the input is brought to zero mean and unit scale.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Scaler {
-    /// Running statistics, one pair per patch: `CausalPatchStdMeanScaler`.
-    CausalPatch {
-        /// Keeps scales within `10^±exponent` of the whole context's; `None` leaves them alone.
-        stabilize: Option<f64>,
-    },
-    /// Running statistics at every time step: `CausalStdMeanScaler`. The reference never stabilises it.
-    Causal,
-    /// One pair for the whole input: `StdMeanScaler`.
-    Global,
-}
-
-/// The distribution predicted for each time step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Head {
-    /// One Student-t: `StudentTOutput`.
-    StudentT,
-    /// A mixture of Student-t: `MixtureOfStudentTsOutput`.
-    Mixture {
-        /// How many.
-        components: usize,
-    },
-}
-
-impl Head {
-    /// Number of components: 1 for a single Student-t.
-    pub fn components(self) -> usize {
-        match self {
-            Head::StudentT => 1,
-            Head::Mixture { components } => components,
-        }
-    }
 }
 
 impl TotoConfig {
@@ -171,7 +137,7 @@ fn scaler(fields: &Fields) -> Result<Scaler> {
     };
     let value = fields.require("scaler_cls")?;
     match value.as_str().map(class_name) {
-        Some("CausalPatchStdMeanScaler") => Ok(Scaler::CausalPatch { stabilize: stabilize.then_some(exponent) }),
+        Some("CausalPatchStdMeanScaler") => Ok(Scaler::CausalPatch { stabilise_exponent: stabilize.then_some(exponent) }),
         Some("CausalStdMeanScaler") => Ok(Scaler::Causal),
         Some("StdMeanScaler") => Ok(Scaler::Global),
         _ => Err(fault(format!(
