@@ -35,7 +35,7 @@ fn the_published_model_has_its_published_size() {
         heads: 12,
         head_dim: 64,
         mlp_hidden: 3072,
-        scaler: Scaler::CausalPatch { stabilize: Some(10.0) },
+        scaler: Scaler::CausalPatch { stabilise_exponent: Some(10.0) },
         head: Head::Mixture { components: 24 },
     };
     assert_eq!(config, expected);
@@ -83,8 +83,14 @@ fn scalers_and_heads_go_by_their_class() {
     assert_eq!(scaler("<class 'model.scaler.CausalStdMeanScaler'>").unwrap(), Scaler::Causal);
     assert_eq!(scaler("<class 'toto.model.scaler.StdMeanScaler'>").unwrap(), Scaler::Global);
     assert_eq!(scaler("StdMeanScaler").unwrap(), Scaler::Global);
-    assert_eq!(parse("stabilize_with_global", "false").unwrap().scaler, Scaler::CausalPatch { stabilize: None });
-    assert_eq!(parse("scale_factor_exponent", "0.25").unwrap().scaler, Scaler::CausalPatch { stabilize: Some(0.25) });
+    assert_eq!(
+        parse("stabilize_with_global", "false").unwrap().scaler,
+        Scaler::CausalPatch { stabilise_exponent: None }
+    );
+    assert_eq!(
+        parse("scale_factor_exponent", "0.25").unwrap().scaler,
+        Scaler::CausalPatch { stabilise_exponent: Some(0.25) }
+    );
     let classes = r#"["<class 'toto.model.distribution.StudentTOutput'>", "ignored"]"#;
     let single = parse("output_distribution_classes", classes).unwrap();
     assert_eq!((single.head, single.head.components()), (Head::StudentT, 1));
