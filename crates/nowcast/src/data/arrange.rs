@@ -159,15 +159,17 @@ impl Gaps {
         gaps
     }
 
-    /// The stamps left out between two rows. The rhythm starts anew at each row, and a row that comes up to half a
-    /// step late leaves nothing out.
+    /// The stamps left out between two rows. The rhythm starts anew at each row, and a row that comes late, but nearer
+    /// to its own step than to the one after, leaves nothing out.
     fn between(&self, from: Stamp, to: Stamp) -> impl Iterator<Item = Stamp> {
-        let mut at = Some(from);
+        let next = |stamp: Stamp| self.frequency.next(stamp, self.zone.as_ref());
+        let mut due = next(from);
         std::iter::from_fn(move || {
-            let (before, next) = (at?, self.frequency.next(at?, self.zone.as_ref())?);
-            let step = next.nanoseconds() - before.nanoseconds();
-            at = Some(next).filter(|next| step > 0 && next.nanoseconds() + step / 2 < to.nanoseconds());
-            at
+            let stamp = due?;
+            let after = next(stamp);
+            let half = after.map_or(0, |after| (after.nanoseconds() - stamp.nanoseconds()) / 2);
+            due = after;
+            (stamp.nanoseconds() + half < to.nanoseconds()).then_some(stamp)
         })
     }
 

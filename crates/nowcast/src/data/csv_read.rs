@@ -175,6 +175,7 @@ impl<'a> Filler<'a> {
 
     fn ragged(&self, line: u64, record: &ByteRecord) -> Error {
         let (found, width) = (record.len(), self.header.names.len());
+        let plural = if found == 1 { "" } else { "s" };
         let cure = if record.as_slice().contains(&b'\n') {
             "close the quote that runs over several lines"
         } else if found > width {
@@ -182,7 +183,7 @@ impl<'a> Filler<'a> {
         } else {
             "complete the row or delete it"
         };
-        self.source.row_error(line, format_args!("{found} cells where the header has {width}; {cure}"))
+        self.source.row_error(line, format_args!("{found} cell{plural} where the header has {width}; {cure}"))
     }
 
     fn finish(self, mut notes: Vec<String>, requested: bool) -> Result<RawTable> {

@@ -155,7 +155,7 @@ pub(super) fn plain(name: &str) -> String {
 }
 
 /// Cleans the names and tells equal ones apart.
-fn distinct(names: Vec<String>, notes: &mut Vec<String>) -> Vec<String> {
+pub(super) fn distinct(names: Vec<String>, notes: &mut Vec<String>) -> Vec<String> {
     let mut seen = std::collections::HashSet::new();
     let clean = |(index, name): (usize, &String)| {
         let name = name.trim().trim_start_matches('#').trim();

@@ -16,7 +16,7 @@
 //! ```
 
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::{self, Read, Seek};
 use std::path::Path;
 
 use crate::series::Series;
@@ -30,12 +30,18 @@ mod frequency;
 mod header;
 mod layout;
 mod lines;
+#[cfg(feature = "parquet")]
+mod parquet_read;
+#[cfg(feature = "parquet")]
+mod parquet_write;
 mod raw;
 mod stamp;
 mod stamp_column;
 mod stamp_text;
 
 pub use frequency::{Frequency, MonthDay, Weekdays};
+#[cfg(feature = "parquet")]
+pub use parquet_write::{ParquetColumn, ParquetValues, write_parquet};
 pub use stamp::{Precision, Stamp, Style, Zone};
 
 use raw::Source;
@@ -46,6 +52,12 @@ pub const MAX_ROWS: usize = 50_000_000;
 pub const MAX_COLUMNS: usize = 10_000;
 /// Most cells kept of one table: 3.2 GB.
 const MAX_CELLS: usize = 400_000_000;
+
+/// The first bytes of every Parquet file.
+const PARQUET: &[u8] = b"PAR1";
+/// Most bytes of a Parquet table that does not come from a file.
+#[cfg(feature = "parquet")]
+const MAX_IN_MEMORY: u64 = 4 << 30;
 
 /// What to read of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -104,24 +116,32 @@ impl Table {
         if path == Path::new("-") {
             return Self::from_reader("stdin", std::io::stdin().lock(), options);
         }
-        let mut file = File::open(path).map_err(|error| Error::file(path, error))?;
-        let mut magic = [0; 4];
-        let read = file.read(&mut magic).and_then(|read| file.rewind().map(|()| read));
-        let read = read.map_err(|error| Error::file(path, error))?;
+        let file = File::open(path).map_err(|error| Error::file(path, error))?;
         let source = Source(path.display().to_string());
         let name = path.file_stem().map_or_else(|| "table".into(), |stem| stem.to_string_lossy().into_owned());
-        if &magic[..read] == b"PAR1" {
-            return Err(source.error("this is a Parquet file, and Parquet is not built in; save the table as CSV"));
-        }
-        arrange::arrange(csv_read::read(file, source, options)?, name, options)
+        let (start, mut file) = magic(file).map_err(|error| Error::file(path, error))?;
+        let raw = if start == PARQUET {
+            file.rewind().map_err(|error| Error::file(path, error))?;
+            read_parquet(file, source, options)?
+        } else {
+            csv_read::read(start.as_slice().chain(file), source, options)?
+        };
+        arrange::arrange(raw, name, options)
     }
 
-    /// Reads a text table from any source; `name` stands for the file in names and messages.
+    /// Reads a CSV or Parquet table from any source; `name` stands for the file in names and messages. Parquet is read
+    /// from its end and therefore held in memory whole.
     ///
     /// # Errors
     /// As [`Table::read`].
     pub fn from_reader(name: &str, reader: impl Read, options: &ReadOptions) -> Result<Table> {
-        let raw = csv_read::read(reader, Source(name.to_string()), options)?;
+        let source = Source(name.to_string());
+        let (start, reader) = magic(reader).map_err(|error| Error::file(name, error))?;
+        let raw = if start == PARQUET {
+            read_parquet_from_memory(start.as_slice().chain(reader), source, options)?
+        } else {
+            csv_read::read(start.as_slice().chain(reader), source, options)?
+        };
         arrange::arrange(raw, name.to_string(), options)
     }
 
@@ -180,3 +200,34 @@ impl Column {
         self.values.iter().map(|&value| value as f32).collect()
     }
 }
+
+/// The first four bytes of a file (fewer if it is shorter), and the file behind them.
+fn magic<R: Read>(mut reader: R) -> io::Result<(Vec<u8>, R)> {
+    let mut start = Vec::with_capacity(PARQUET.len());
+    reader.by_ref().take(PARQUET.len() as u64).read_to_end(&mut start)?;
+    Ok((start, reader))
+}
+
+#[cfg(feature = "parquet")]
+fn read_parquet(file: File, source: Source, options: &ReadOptions) -> Result<raw::RawTable> {
+    parquet_read::read(file, source, options)
+}
+
+#[cfg(feature = "parquet")]
+fn read_parquet_from_memory(mut reader: impl Read, source: Source, options: &ReadOptions) -> Result<raw::RawTable> {
+    let mut bytes = Vec::new();
+    let read = reader.by_ref().take(MAX_IN_MEMORY + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Error::file(&source.0, error))?;
+    if bytes.len() as u64 > MAX_IN_MEMORY {
+        return Err(source.error("more than 4 GiB of Parquet on standard input; give the name of the file"));
+    }
+    parquet_read::read(bytes::Bytes::from(bytes), source, options)
+}
+
+#[cfg(not(feature = "parquet"))]
+fn read_parquet(_: impl Read, source: Source, _: &ReadOptions) -> Result<raw::RawTable> {
+    Err(source.error("this is a Parquet file, and Parquet is not built in; save the table as CSV"))
+}
+
+#[cfg(not(feature = "parquet"))]
+use read_parquet as read_parquet_from_memory;

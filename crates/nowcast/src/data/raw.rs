@@ -120,14 +120,12 @@ impl RawColumn {
         if let Some((line, text)) = &self.first_text {
             let is_text = self.numbers == 0 || (!requested && self.texts > self.numbers);
             if !is_text {
-                return Err(source.cell_error(
-                    *line,
-                    name,
-                    format_args!(
-                        "{} is not a number; correct it, or leave the cell empty if the value is missing",
-                        shown(text)
-                    ),
-                ));
+                let cure = if text.contains('\n') {
+                    "close the quote that runs over several lines"
+                } else {
+                    "correct it, or leave the cell empty if the value is missing"
+                };
+                return Err(source.cell_error(*line, name, format_args!("{} is not a number; {cure}", shown(text))));
             }
             if requested {
                 return Err(source.cell_error(
