@@ -31,6 +31,8 @@ mod header;
 mod layout;
 mod lines;
 #[cfg(feature = "parquet")]
+mod parquet_guard;
+#[cfg(feature = "parquet")]
 mod parquet_read;
 #[cfg(feature = "parquet")]
 mod parquet_write;

@@ -10,6 +10,7 @@ use parquet::schema::types::ColumnDescriptor;
 use super::cell::Decimal;
 use super::header::distinct;
 use super::layout::{Candidate, Layout, Looks};
+use super::parquet_guard::guarded;
 use super::raw::{RawColumn, RawTable, Source};
 use super::stamp::{Precision, Stamp, Style, Zone};
 use super::stamp_column::{BadStamp, StampColumn, Times, epoch_stamp};
@@ -53,7 +54,7 @@ enum Value<'a> {
 
 /// Reads a whole Parquet table.
 pub(super) fn read(input: impl ChunkReader + 'static, source: Source, options: &ReadOptions) -> Result<RawTable> {
-    let reader = SerializedFileReader::new(input).map_err(|error| unreadable(&source, error))?;
+    let reader = guarded(|| SerializedFileReader::new(input)).map_err(|error| unreadable(&source, error))?;
     let metadata = reader.metadata();
     let schema = metadata.file_metadata().schema_descr();
     if schema.num_columns() > MAX_COLUMNS {
@@ -68,7 +69,7 @@ pub(super) fn read(input: impl ChunkReader + 'static, source: Source, options: &
         row_counts.iter().try_fold(0_usize, |sum, &rows| sum.checked_add(rows)).ok_or_else(|| broken(&source))?;
     source.check_size(total, 1)?;
 
-    let open = |index| reader.get_row_group(index).map_err(|error| unreadable(&source, error));
+    let open = |index| guarded(|| reader.get_row_group(index)).map_err(|error| unreadable(&source, error));
     let mut candidates = Vec::with_capacity(names.len());
     for (index, (name, &kind)) in names.iter().zip(&kinds).enumerate() {
         let looks = match row_counts.first() {
@@ -233,7 +234,7 @@ fn each(
         return Err(broken(source));
     }
     let levels = group.metadata().column(index).column_descr().max_def_level();
-    let column = group.get_column_reader(index).map_err(|error| unreadable(source, error))?;
+    let column = guarded(|| group.get_column_reader(index)).map_err(|error| unreadable(source, error))?;
     let whole = |value: i64, bits: u32| match kind {
         Kind::Days => Value::Nanoseconds(i128::from(value) * 86_400_000_000_000),
         Kind::Moments { nanoseconds, .. } => Value::Nanoseconds(i128::from(value) * nanoseconds),
@@ -307,7 +308,8 @@ fn decode<T: DataType>(
         values.clear();
         levels.clear();
         let batch = BATCH_ROWS.min(rows - row);
-        let (records, _, _) = column.read_records(batch, (deepest > 0).then_some(&mut levels), None, &mut values)?;
+        let levels_wanted = (deepest > 0).then_some(&mut levels);
+        let (records, _, _) = guarded(|| column.read_records(batch, levels_wanted, None, &mut values))?;
         if records == 0 {
             break;
         }
