@@ -1,6 +1,7 @@
 //! Finds the names of the columns: a plain header, several header rows, a preamble before it, or none at all.
 
 use super::cell::{self, Cell, Decimal};
+use super::clock_text;
 use super::raw::Source;
 use super::stamp_text;
 use crate::{Result, data::MAX_COLUMNS};
@@ -99,7 +100,7 @@ fn is_data(record: &Record) -> bool {
         is_number(cell)
             || cell::is_missing(cell)
             || stamp_text::read(cell).is_some()
-            || stamp_text::is_time_of_day(cell)
+            || clock_text::is_time_of_day(cell)
     };
     !numbered && record.cells.iter().all(is_value) && record.cells.iter().any(is_number)
 }

@@ -2,6 +2,7 @@
 
 use super::ReadOptions;
 use super::cell::{self, Cell, Decimal};
+use super::clock_text;
 use super::header::{is_epoch, listed, plain};
 use super::raw::Source;
 use super::stamp_text::{self, Reading};
@@ -83,7 +84,7 @@ impl Looks {
             Looks::Empty
         } else if most(&|cell| calendar(cell).is_some()) {
             Looks::Dates { days: cells.clone().filter_map(calendar).all(|c| c.nanoseconds == 0) }
-        } else if most(&|cell| cell.contains(':') && stamp_text::is_time_of_day(cell)) {
+        } else if most(&|cell| cell.contains(':') && clock_text::is_time_of_day(cell)) {
             Looks::Clock
         } else if most(&is_epoch) {
             Looks::Epoch

@@ -24,8 +24,10 @@ use crate::{Error, Result};
 
 mod arrange;
 mod cell;
+mod clock_text;
 mod csv_read;
 mod dialect;
+mod epoch;
 mod frequency;
 mod header;
 mod layout;
@@ -33,10 +35,15 @@ mod lines;
 #[cfg(feature = "parquet")]
 mod parquet_guard;
 #[cfg(feature = "parquet")]
+mod parquet_kind;
+#[cfg(feature = "parquet")]
 mod parquet_read;
+#[cfg(feature = "parquet")]
+mod parquet_time;
 #[cfg(feature = "parquet")]
 mod parquet_write;
 mod raw;
+mod scan;
 mod stamp;
 mod stamp_column;
 mod stamp_text;

@@ -1,19 +1,18 @@
 //! Reads Parquet tables, column by column: numbers, decimals, dates, time stamps and text.
 
-use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type as PhysicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedFileReader};
-use parquet::schema::types::ColumnDescriptor;
 
 use super::cell::Decimal;
 use super::header::distinct;
 use super::layout::{Candidate, Layout, Looks};
 use super::parquet_guard::guarded;
+use super::parquet_kind::{Kind, Value, big_endian, int96};
+use super::parquet_time::TimeCells;
 use super::raw::{RawColumn, RawTable, Source};
-use super::stamp::{Precision, Stamp, Style, Zone};
-use super::stamp_column::{BadStamp, StampColumn, Times, epoch_stamp};
+use super::stamp_column::BadStamp;
 use super::{MAX_COLUMNS, ReadOptions};
 use crate::{Error, Result};
 
@@ -21,36 +20,6 @@ use crate::{Error, Result};
 const SAMPLE_ROWS: usize = 64;
 /// Rows decoded at a time.
 const BATCH_ROWS: usize = 4096;
-
-/// What the values of a column mean.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
-    /// Whole numbers; those of decimals are to be divided.
-    Whole { unsigned: bool, divisor: f64 },
-    /// Floating point numbers.
-    Real,
-    /// Two bytes of IEEE 754 half precision.
-    Half,
-    /// A decimal as big-endian bytes.
-    BigEndian { divisor: f64 },
-    /// Days since 1970.
-    Days,
-    /// So many nanoseconds each since 1970; by the clock of nowhere in particular, or UTC.
-    Moments { nanoseconds: i128, utc: bool },
-    /// UTF-8.
-    Text,
-    /// Lists, intervals, truth values and whatever else no forecast is made of.
-    Other,
-}
-
-/// One value.
-enum Value<'a> {
-    Missing,
-    Number(f64),
-    Whole(i64),
-    Nanoseconds(i128),
-    Text(&'a str),
-}
 
 /// Reads a whole Parquet table.
 pub(super) fn read(input: impl ChunkReader + 'static, source: Source, options: &ReadOptions) -> Result<RawTable> {
@@ -143,60 +112,6 @@ fn broken(source: &Source) -> Error {
     source.error(
         "the Parquet file is broken: its row counts contradict each other; write it again, or save the table as CSV",
     )
-}
-
-impl Kind {
-    fn of(column: &ColumnDescriptor) -> Kind {
-        if column.max_rep_level() > 0 {
-            return Kind::Other;
-        }
-        // Decimals have at most 38 digits.
-        let divisor = 10_f64.powi(column.type_scale().clamp(0, 38));
-        let decimal = column.converted_type() == ConvertedType::DECIMAL
-            || matches!(column.logical_type_ref(), Some(LogicalType::Decimal(_)));
-        match (column.physical_type(), column.logical_type_ref(), column.converted_type()) {
-            (PhysicalType::INT32, Some(LogicalType::Date), _) | (PhysicalType::INT32, _, ConvertedType::DATE) => {
-                Kind::Days
-            }
-            (PhysicalType::INT64, Some(LogicalType::Timestamp(stamp)), _) => {
-                let nanoseconds = match stamp.unit {
-                    TimeUnit::MILLIS => 1_000_000,
-                    TimeUnit::MICROS => 1_000,
-                    TimeUnit::NANOS => 1,
-                };
-                Kind::Moments { nanoseconds, utc: stamp.is_adjusted_to_u_t_c }
-            }
-            (PhysicalType::INT64, _, ConvertedType::TIMESTAMP_MILLIS) => {
-                Kind::Moments { nanoseconds: 1_000_000, utc: true }
-            }
-            (PhysicalType::INT64, _, ConvertedType::TIMESTAMP_MICROS) => {
-                Kind::Moments { nanoseconds: 1_000, utc: true }
-            }
-            // The old 12-byte stamp has no zone; the programs that write it mean their own clock.
-            (PhysicalType::INT96, ..) => Kind::Moments { nanoseconds: 1, utc: false },
-            (_, Some(LogicalType::Time(_)), _) | (_, _, ConvertedType::TIME_MILLIS | ConvertedType::TIME_MICROS) => {
-                Kind::Other
-            }
-            (PhysicalType::INT32 | PhysicalType::INT64, logical, converted) => {
-                let unsigned = matches!(logical, Some(LogicalType::Integer(integer)) if !integer.is_signed)
-                    || matches!(
-                        converted,
-                        ConvertedType::UINT_8
-                            | ConvertedType::UINT_16
-                            | ConvertedType::UINT_32
-                            | ConvertedType::UINT_64
-                    );
-                Kind::Whole { unsigned, divisor: if decimal { divisor } else { 1.0 } }
-            }
-            (PhysicalType::FLOAT | PhysicalType::DOUBLE, ..) => Kind::Real,
-            (PhysicalType::FIXED_LEN_BYTE_ARRAY, Some(LogicalType::Float16), _) => Kind::Half,
-            (PhysicalType::FIXED_LEN_BYTE_ARRAY | PhysicalType::BYTE_ARRAY, ..) if decimal => {
-                Kind::BigEndian { divisor }
-            }
-            (PhysicalType::BYTE_ARRAY, ..) => Kind::Text,
-            (PhysicalType::FIXED_LEN_BYTE_ARRAY | PhysicalType::BOOLEAN, ..) => Kind::Other,
-        }
-    }
 }
 
 /// What the first rows of a column look like.
@@ -321,99 +236,4 @@ fn decode<T: DataType>(
         row += records;
     }
     Ok(row)
-}
-
-/// A two's complement number of up to 16 bytes.
-fn big_endian(bytes: &[u8]) -> Option<i128> {
-    let (&first, count) = (bytes.first()?, bytes.len());
-    if count > 16 {
-        return None;
-    }
-    let sign = if first & 0x80 == 0 { 0 } else { -1 };
-    Some(bytes.iter().fold(sign, |value, &byte| (value << 8) | i128::from(byte)))
-}
-
-/// Nanoseconds since 1970 of the old 12-byte stamp: nanoseconds of the day, then the Julian day.
-fn int96(parts: &[u32]) -> i128 {
-    const JULIAN_DAY_OF_1970: i128 = 2_440_588;
-    let [low, high, day] = [0, 1, 2].map(|index| i128::from(parts.get(index).copied().unwrap_or(0)));
-    (day - JULIAN_DAY_OF_1970) * 86_400_000_000_000 + (high << 32 | low)
-}
-
-/// The cells of the time column while they are read.
-enum TimeCells {
-    /// Numbers or text, settled like the column of a text table.
-    Written(StampColumn),
-    /// Typed stamps.
-    Typed { stamps: Vec<Stamp>, days: bool, utc: bool },
-}
-
-impl TimeCells {
-    fn new(kind: Kind) -> Self {
-        let typed = |days, utc| TimeCells::Typed { stamps: Vec::new(), days, utc };
-        match kind {
-            Kind::Days => typed(true, false),
-            Kind::Moments { utc, .. } => typed(false, utc),
-            _ => TimeCells::Written(StampColumn::default()),
-        }
-    }
-
-    fn push(&mut self, value: Value<'_>, line: u64) -> Result<(), BadStamp> {
-        let bad = |problem: &str| BadStamp { line, problem: problem.to_string() };
-        match (self, value) {
-            (TimeCells::Typed { stamps, utc, .. }, Value::Nanoseconds(nanoseconds)) => {
-                let stamp = epoch_stamp(nanoseconds)
-                    .ok_or_else(|| bad("the time is outside the years -9999 to 9999; correct it"))?;
-                stamps.push(if *utc { stamp } else { Stamp::civil(stamp.clock()) });
-                Ok(())
-            }
-            (TimeCells::Written(column), Value::Whole(value)) => column.push(&value.to_string(), line),
-            (TimeCells::Written(column), Value::Number(value)) => column.push(&value.to_string(), line),
-            (TimeCells::Written(column), Value::Text(text)) if !super::cell::is_missing(text) => {
-                column.push(text, line)
-            }
-            _ => Err(bad("the row has no time; fill it in, delete the row, or name another time column")),
-        }
-    }
-
-    fn settle(self) -> Result<Times, BadStamp> {
-        let (stamps, days, utc) = match self {
-            TimeCells::Written(column) => return column.settle(),
-            TimeCells::Typed { stamps, days, utc } => (stamps, days, utc),
-        };
-        // Stamps without zone that all fall on midnight are dates, as the usual tools print them.
-        let midnight = stamps.iter().all(|stamp| stamp.clock().time() == jiff::civil::Time::midnight());
-        let fraction = |unit: i32| stamps.iter().all(|stamp| stamp.clock().time().subsec_nanosecond() % unit == 0);
-        let precision = if days || (midnight && !utc) {
-            Precision::Day
-        } else {
-            [(1_000_000_000, Precision::Second), (1_000_000, Precision::Fraction(3)), (1_000, Precision::Fraction(6))]
-                .into_iter()
-                .find(|(unit, _)| fraction(*unit))
-                .map_or(Precision::Fraction(9), |(_, precision)| precision)
-        };
-        let (separator, zone) = if utc { ('T', Zone::Zero("Z")) } else { (' ', Zone::None) };
-        Ok(Times::Stamps { stamps, style: Style { precision, separator, zone }, notes: Vec::new() })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn decimals_of_any_length() {
-        assert_eq!(big_endian(&[0x01, 0x00]), Some(256));
-        assert_eq!(big_endian(&[0xff]), Some(-1));
-        assert_eq!(big_endian(&[0x80, 0x00]), Some(-32_768));
-        assert_eq!(big_endian(&[0x7f; 16]), Some(0x7f7f_7f7f_7f7f_7f7f_7f7f_7f7f_7f7f_7f7f));
-        assert_eq!((big_endian(&[]), big_endian(&[0; 17])), (None, None));
-    }
-
-    #[test]
-    fn the_old_stamp() {
-        assert_eq!(int96(&[0, 0, 2_440_588]), 0);
-        assert_eq!(int96(&[1, 1, 2_440_589]), 86_400_000_000_000 + (1 << 32) + 1);
-        assert_eq!(int96(&[0, 0, 2_440_587]), -86_400_000_000_000);
-    }
 }
