@@ -23,17 +23,17 @@ pub struct Rotary {
 const BASE: f64 = 10_000.0;
 
 impl Rotary {
-    /// f32-rounded frequency of a pair, as the reference stores it.
+    /// Frequency of a pair with the reference's f32 roundings: of the exponent, of the power, of its inverse.
     fn frequency(&self, pair: usize) -> f64 {
         let exponent = (2 * pair) as f32 / self.head_dim as f32;
-        f64::from(1.0 / (BASE as f32).powf(exponent))
+        f64::from(1.0 / (BASE.powf(f64::from(exponent)) as f32))
     }
 
-    /// f32-rounded xPos base of component `j`: concatenated, not interleaved, in Toto 1.0.
+    /// xPos base of component `j` with the reference's f32 roundings: concatenated, not interleaved, in Toto 1.0.
     fn decay(&self, component: usize) -> f64 {
-        let pair = (component % (self.head_dim / 2)) as f32;
-        let width = self.head_dim as f32;
-        f64::from((2.0 * pair + 0.4 * width) / (1.4 * width))
+        let pair = component % (self.head_dim / 2);
+        let width = self.head_dim as f64;
+        f64::from(((2 * pair) as f32 + (0.4 * width) as f32) / (1.4 * width) as f32)
     }
 
     /// One row of the table, `4 head_dim` values: query cosine, query sine, key cosine, key sine.

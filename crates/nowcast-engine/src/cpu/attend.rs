@@ -1,119 +1,93 @@
-//! Attention: the context over itself, a step over context and suffix, variates over each other.
+//! Attention operations: from tensors of a plan to the calls of the kernels.
 
 use super::arena::Access;
+use super::attention::{Decode, Grouped, Prefill, Prefix, Suffix, scratch_len};
 use super::executor::Context;
 use super::pool::ThreadPool;
-use super::rows::SharedRows;
-use crate::operation::{AttendContext, AttendGroup, AttendStep, Tokens};
-use crate::plan::Plan;
+use crate::kv_cache::LayerCache;
+use crate::operation::{AttendContext, AttendGroup, AttendStep, Operation, Tokens};
+use crate::plan::{Plan, Section};
 
-pub(super) fn scratch_length(_plan: &Plan, _pool: &ThreadPool) -> usize {
-    0
+/// Scratch values that the attention operations of a plan need at most.
+pub(super) fn scratch_length(plan: &Plan, pool: &ThreadPool) -> usize {
+    let needed = |operation: &Operation| {
+        let (keys, head_dim) = match operation {
+            Operation::AttendContext(op) => (capacity(&op.cache), op.cache.shape.head_dim),
+            Operation::AttendStep(op) => (capacity(&op.cache) + op.step + 1, op.cache.shape.head_dim),
+            Operation::AttendGroup(op) => (op.variates, op.output.width / op.heads),
+            _ => return 0,
+        };
+        scratch_len(pool.threads(), keys, head_dim)
+    };
+    let operations = [Section::Prefill, Section::Decode].into_iter().flat_map(|section| plan.operations(section));
+    operations.map(needed).max().unwrap_or(0)
 }
 
-fn softmax_sum(scores: &mut [f32], out: &mut [f32], value: impl Fn(usize) -> *const f32) {
-    let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut sum = 0.0;
-    for s in scores.iter_mut() {
-        *s = (*s - max).exp();
-        sum += *s;
+/// Tokens of context the cache has room for.
+fn capacity(cache: &LayerCache) -> usize {
+    cache.context_keys.width / (cache.shape.heads * cache.shape.head_dim)
+}
+
+fn prefix<'a>(cache: &LayerCache, access: &'a Access<'_>) -> Prefix<'a> {
+    Prefix {
+        keys: access.read(cache.context_keys),
+        values: access.read(cache.context_values),
+        capacity: capacity(cache),
+        live: access.live().context + cache.shape.extra,
     }
-    out.fill(0.0);
-    for (n, p) in scores.iter().enumerate() {
-        let v = unsafe { std::slice::from_raw_parts(value(n), out.len()) };
-        for (o, v) in out.iter_mut().zip(v) {
-            *o = p.mul_add(*v, *o);
-        }
-    }
-    out.iter_mut().for_each(|o| *o /= sum);
 }
 
 pub(super) fn context(op: &AttendContext, access: &Access<'_>, context: &mut Context<'_>) {
     let shape = op.cache.shape;
-    let (heads, d) = (shape.heads, shape.head_dim);
-    let cap = op.cache.context_keys.width / (heads * d);
-    let tokens = access.live().context + shape.extra;
-    let keys = access.read::<f32>(op.cache.context_keys);
-    let values = access.read::<f32>(op.cache.context_values);
-    let query = access.read::<f32>(op.query);
-    let out = SharedRows::new(access.write::<f32>(op.output), op.output.width);
-    context.weights.pool.for_each_chunk(access.rows(op.output), 1, |range| {
-        for row in range {
-            let (series, t) = match op.tokens {
-                Tokens::All => (row / tokens, row % tokens),
-                _ => (row, tokens - 1),
-            };
-            let out = unsafe { out.row(row) };
-            for h in 0..heads {
-                let q = &query[row * op.query.width + op.query_column + h * d..][..d];
-                let base = (series * heads + h) * d * cap;
-                let mut scores: Vec<f32> = (0..=t)
-                    .map(|n| (0..d).fold(0.0f32, |s, i| q[i].mul_add(keys[base + i * cap + n], s)))
-                    .collect();
-                softmax_sum(&mut scores, &mut out[h * d..(h + 1) * d], |n| values[base + n * d..].as_ptr());
-            }
-        }
-    });
+    let prefix = prefix(&op.cache, access);
+    let call = Prefill {
+        heads: shape.heads,
+        head_dim: shape.head_dim,
+        series: shape.series.count(access.live()),
+        queries: if op.tokens == Tokens::All { prefix.live } else { 1 },
+        query: &access.read::<f32>(op.query)[op.query_column..],
+        query_stride: op.query.width,
+        prefix,
+        output: access.write(op.output),
+        output_stride: op.output.width,
+    };
+    call.run(context.scratch, &context.weights.pool);
 }
 
 pub(super) fn step(op: &AttendStep, access: &Access<'_>, context: &mut Context<'_>) {
     let shape = op.cache.shape;
-    let (heads, d) = (shape.heads, shape.head_dim);
-    let cap = op.cache.context_keys.width / (heads * d);
-    let tokens = access.live().context + shape.extra;
-    let samples = access.live().samples;
-    let keys = access.read::<f32>(op.cache.context_keys);
-    let values = access.read::<f32>(op.cache.context_values);
-    let (sk, sv) = op.cache.suffix.unwrap();
-    let (sk, sv) = (access.read::<f32>(sk), access.read::<f32>(sv));
-    let query = access.read::<f32>(op.query);
-    let out = SharedRows::new(access.write::<f32>(op.output), op.output.width);
-    context.weights.pool.for_each_chunk(access.rows(op.output), 1, |range| {
-        for row in range {
-            let series = row / samples;
-            let out = unsafe { out.row(row) };
-            for h in 0..heads {
-                let q = &query[row * op.query.width + op.query_column + h * d..][..d];
-                let base = (series * heads + h) * d * cap;
-                let own = (row * heads + h) * shape.steps * d;
-                let mut scores: Vec<f32> = (0..tokens)
-                    .map(|n| (0..d).fold(0.0f32, |s, i| q[i].mul_add(keys[base + i * cap + n], s)))
-                    .chain((0..=op.step).map(|n| (0..d).fold(0.0f32, |s, i| q[i].mul_add(sk[own + n * d + i], s))))
-                    .collect();
-                softmax_sum(&mut scores, &mut out[h * d..(h + 1) * d], |n| {
-                    if n < tokens { values[base + n * d..].as_ptr() } else { sv[own + (n - tokens) * d..].as_ptr() }
-                });
-            }
-        }
-    });
+    let Some((keys, values)) = op.cache.suffix else { unreachable!("a step attends to a suffix") };
+    let suffix =
+        Suffix { keys: access.read(keys), values: access.read(values), capacity: shape.steps, live: op.step + 1 };
+    let call = Decode {
+        heads: shape.heads,
+        head_dim: shape.head_dim,
+        series: shape.series.count(access.live()),
+        samples: access.live().samples,
+        query: &access.read::<f32>(op.query)[op.query_column..],
+        query_stride: op.query.width,
+        prefix: prefix(&op.cache, access),
+        suffix,
+        output: access.write(op.output),
+        output_stride: op.output.width,
+    };
+    call.run(context.scratch, &context.weights.pool);
 }
 
 pub(super) fn group(op: &AttendGroup, access: &Access<'_>, context: &mut Context<'_>) {
-    let heads = op.heads;
     let width = op.output.width;
-    let d = width / heads;
-    let inner = op.inner.count(access.live());
-    let qkv = access.read::<f32>(op.qkv);
-    let groups = access.read::<i32>(op.groups);
-    let out = SharedRows::new(access.write::<f32>(op.output), width);
-    let at = |row: usize, part: usize, h: usize| &qkv[row * 3 * width + part * width + h * d..][..d];
-    context.weights.pool.for_each_chunk(access.rows(op.output), 1, |range| {
-        for row in range {
-            let series = row / inner;
-            let first = series / op.variates * op.variates;
-            let peers: Vec<usize> = (first..first + op.variates)
-                .filter(|&v| groups[v] == groups[series])
-                .map(|v| v * inner + row % inner)
-                .collect();
-            let out = unsafe { out.row(row) };
-            for h in 0..heads {
-                let q = at(row, 0, h);
-                let mut scores: Vec<f32> = peers
-                    .iter()
-                    .map(|&p| q.iter().zip(at(p, 1, h)).fold(0.0f32, |s, (a, b)| a.mul_add(*b, s)))
-                    .collect();
-                softmax_sum(&mut scores, &mut out[h * d..(h + 1) * d], |n| at(peers[n], 2, h).as_ptr());
-            }
-        }
-    });
+    let call = Grouped {
+        heads: op.heads,
+        head_dim: width / op.heads,
+        batch: access.live().batch,
+        variates: op.variates,
+        inner: op.inner.count(access.live()),
+        input: access.read(op.qkv),
+        input_stride: op.qkv.width,
+        offsets: [0, width, 2 * width],
+        groups: access.read(op.groups),
+        output: access.write(op.output),
+        output_stride: width,
+    };
+    call.run(context.scratch, &context.weights.pool);
 }

@@ -49,14 +49,17 @@ impl InstructionSet {
     /// The fastest supported set, or the one [`ENVIRONMENT_VARIABLE`] names; read once per process.
     pub fn detected() -> Self {
         static DETECTED: OnceLock<InstructionSet> = OnceLock::new();
-        *DETECTED.get_or_init(|| {
-            let fastest = Self::supported().last().unwrap_or(Self::PORTABLE);
-            let Ok(wanted) = std::env::var(ENVIRONMENT_VARIABLE) else { return fastest };
-            Self::supported().find(|set| set.name() == wanted).unwrap_or_else(|| {
-                let offered: Vec<_> = Self::supported().map(Self::name).collect();
-                tracing::warn!("{ENVIRONMENT_VARIABLE}={wanted} is not supported here; use one of {offered:?}");
-                fastest
-            })
+        *DETECTED.get_or_init(|| Self::choose(std::env::var(ENVIRONMENT_VARIABLE).ok().as_deref()))
+    }
+
+    /// The set of that name, or the fastest if none is asked for or it is not supported.
+    fn choose(wanted: Option<&str>) -> Self {
+        let fastest = Self::supported().last().unwrap_or(Self::PORTABLE);
+        let Some(wanted) = wanted else { return fastest };
+        Self::supported().find(|set| set.name() == wanted).unwrap_or_else(|| {
+            let offered: Vec<_> = Self::supported().map(Self::name).collect();
+            tracing::warn!("{ENVIRONMENT_VARIABLE}={wanted} is not supported here; use one of {offered:?}");
+            fastest
         })
     }
 
@@ -148,6 +151,15 @@ mod tests {
         let names: Vec<_> = InstructionSet::supported().map(InstructionSet::name).collect();
         assert_eq!(names[0], "portable");
         assert!((1..names.len()).all(|index| !names[..index].contains(&names[index])));
-        assert!(InstructionSet::supported().any(|set| set == InstructionSet::detected()));
+    }
+
+    #[test]
+    fn a_set_is_chosen_by_name_and_the_fastest_otherwise() {
+        let fastest = InstructionSet::supported().last();
+        assert_eq!(Some(InstructionSet::choose(None)), fastest);
+        assert_eq!(Some(InstructionSet::choose(Some("abacus"))), fastest);
+        for set in InstructionSet::supported() {
+            assert_eq!(InstructionSet::choose(Some(set.name())), set);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod arena;
 mod attend;
+pub mod attention;
 pub mod detect;
 mod device;
 mod disjoint;

@@ -324,12 +324,16 @@ mod tests {
         let pool = ThreadPool::new(2);
         for _ in 0..3 {
             std::thread::sleep(Duration::from_millis(2));
-            let threads = Mutex::new(std::collections::HashSet::new());
+            let started = AtomicU32::new(0);
             pool.for_each_task(2, |_, _| {
-                threads.lock().unwrap().insert(std::thread::current().id());
-                std::thread::sleep(Duration::from_millis(50));
+                started.fetch_add(1, Ordering::SeqCst);
+                // One thread cannot start the second task before it has ended the first.
+                let patience = Instant::now();
+                while started.load(Ordering::SeqCst) < 2 {
+                    assert!(patience.elapsed() < Duration::from_secs(20), "the worker slept through the region");
+                    std::thread::yield_now();
+                }
             });
-            assert_eq!(threads.into_inner().unwrap().len(), 2, "the worker slept through the region");
         }
     }
 

@@ -29,14 +29,24 @@ pub(crate) struct Product {
     pub(crate) columns: usize,
     pub(crate) depth: usize,
     pub(crate) accumulate: Accumulate,
-    /// Memory to fetch meanwhile, as much as `right` has, or null; it need not be readable.
+    /// Memory to fetch meanwhile; it need not be readable.
     pub(crate) prefetch: *const f32,
+    /// Cache lines to fetch from there.
+    pub(crate) prefetch_lines: usize,
 }
 
 /// Steps over the depth between two bursts of prefetches.
 const UNROLL: usize = 4;
 /// Values in a cache line.
-const LINE: usize = 16;
+pub(crate) const LINE: usize = 16;
+
+/// The height of the next tile where `rows` rows are left: tiles as even as they can be.
+///
+/// A tile of one row is bound by latency, not by throughput, so 8 + 1 rows take longer than 5 + 4.
+#[inline(always)]
+pub(crate) fn tile_height<V: Vector>(rows: usize) -> usize {
+    rows.div_ceil(rows.div_ceil(V::TILE_ROWS).max(1))
+}
 
 /// Computes the product.
 ///
@@ -45,18 +55,15 @@ const LINE: usize = 16;
 #[inline(always)]
 pub(crate) unsafe fn multiply<V: Vector>(product: &Product) {
     let strip = 2 * V::LANES;
-    let row_tiles = product.rows.div_ceil(V::TILE_ROWS);
-    let strips = product.columns.div_ceil(strip);
-    let lines_per_burst = (UNROLL * product.columns.div_ceil(LINE)).div_ceil((row_tiles * strips).max(1));
-    let lines = product.depth * product.columns.div_ceil(LINE);
-    let mut fetched = 0;
+    let tiles = product.rows.div_ceil(V::TILE_ROWS) * product.columns.div_ceil(strip);
+    let steps = (product.depth / UNROLL).max(1);
+    let burst = product.prefetch_lines.div_ceil(tiles.max(1)).div_ceil(steps);
+    let mut prefetch = product.prefetch;
     let mut row = 0;
-    for index in 0..row_tiles {
-        // Even tiles: a tile of one row is bound by latency, not by throughput.
-        let rows = (product.rows - row).div_ceil(row_tiles - index);
-        for strip_index in 0..strips {
-            let column = strip_index * strip;
-            let burst = if product.prefetch.is_null() || fetched >= lines { 0 } else { lines_per_burst };
+    while row < product.rows {
+        let rows = tile_height::<V>(product.rows - row);
+        let mut column = 0;
+        while column < product.columns {
             // SAFETY: row and column lie inside the product, which the caller vouches for.
             let part = unsafe {
                 Product {
@@ -65,13 +72,14 @@ pub(crate) unsafe fn multiply<V: Vector>(product: &Product) {
                     target: product.target.add(row * product.target_stride + column),
                     rows,
                     columns: (product.columns - column).min(strip),
-                    prefetch: product.prefetch.wrapping_add(fetched * LINE),
+                    prefetch,
                     ..*product
                 }
             };
-            fetched += burst * (product.depth / UNROLL);
             // SAFETY: as above.
             unsafe { tile::<V>(&part, burst) };
+            prefetch = prefetch.wrapping_add(burst * steps * LINE);
+            column += strip;
         }
         row += rows;
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::hub::{HubModel, HubOptions, Progress};
-use super::{Checkpoint, has_weights, nothing_to_open};
+use super::{Checkpoint, fault, has_weights, nothing_to_open};
 use crate::{Error, Result};
 
 /// File with the arguments of a model's constructor, beside its weights.
@@ -33,8 +33,9 @@ pub enum ModelSource {
 /// Finds a model: `nano`, a folder, or a Hugging Face name `owner/name`, perhaps with `@revision`.
 ///
 /// What exists on disk wins over a Hub name, and `nano` over a folder of that name (write `./nano`). Models of the Hub
-/// come from the cache of the Python library if they are there, without asking the Hub, and are downloaded into it
-/// otherwise.
+/// come from the cache of the Python library if they are there, and are downloaded into it otherwise. A cached model is
+/// used without asking the Hub, so a branch that has moved there is not noticed: name its new commit, or remove the
+/// branch from `refs` in the cache.
 ///
 /// # Errors
 /// One line that says what was looked for, where, and what to do.
@@ -88,10 +89,7 @@ impl ModelSource {
                 let path = folder.join(CONFIG);
                 let size = std::fs::metadata(&path).map_err(|error| Error::file(&path, error))?.len();
                 if size > MAX_CONFIG_BYTES {
-                    return Err(Error::Checkpoint(format!(
-                        "{} has {size} bytes (allowed: {MAX_CONFIG_BYTES})",
-                        path.display()
-                    )));
+                    return Err(fault(&format!("{} has {size} bytes (allowed: {MAX_CONFIG_BYTES})", path.display())));
                 }
                 std::fs::read_to_string(&path).map_err(|error| Error::file(&path, error))
             }
@@ -133,10 +131,10 @@ fn folder(path: &Path) -> Result<ModelSource> {
         return Err(Error::Setting(format!("{shown} is a file: give the folder that holds {CONFIG} and the weights")));
     }
     if !path.join(CONFIG).is_file() {
-        return Err(Error::Checkpoint(format!("{shown} has no {CONFIG}: give the folder of a downloaded checkpoint")));
+        return Err(fault(&format!("{shown} has no {CONFIG}: give the folder of a downloaded checkpoint")));
     }
     if !has_weights(path) {
-        return Err(Error::Checkpoint(nothing_to_open(path)));
+        return Err(fault(&nothing_to_open(path)));
     }
     Ok(ModelSource::Folder(path.to_path_buf()))
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::{Checkpoint, TensorView};
-use crate::{Error, Result};
+use super::{Checkpoint, TensorView, fault};
+use crate::Result;
 
 /// The list of tensors a model needs, each under one of several names.
 ///
@@ -77,7 +77,7 @@ impl Manifest {
             let unasked: Vec<_> = checkpoint.names().filter(|name| !used.contains(name)).map(String::from).collect();
             append(&mut message, "present but not asked for", &unasked);
         }
-        Err(Error::Checkpoint(format!("{} does not fit its config.json: {message}", checkpoint.origin())))
+        Err(fault(&format!("{} does not fit its config.json: {message}", checkpoint.origin())))
     }
 }
 

@@ -55,7 +55,7 @@ impl Weights {
     }
 
     fn new(origin: &str, storage: Storage) -> Result<Self> {
-        let header = header::parse(storage.bytes()).map_err(|fault| Error::Checkpoint(format!("{origin} {fault}")))?;
+        let header = header::parse(storage.bytes()).map_err(|problem| fault(&format!("{origin} {problem}")))?;
         Ok(Self { storage, header })
     }
 }
@@ -75,12 +75,12 @@ impl Checkpoint {
         if path.join(WEIGHTS).exists() {
             return Self::from_files(origin, vec![Weights::map(&path.join(WEIGHTS))?], None);
         }
-        if path.join(INDEX).exists() {
+        if path.join(INDEX).is_file() {
             let index = Index::read(&path.join(INDEX))?;
             let files = index.files().into_iter().map(|file| Weights::map(&path.join(file))).collect::<Result<_>>()?;
             return Self::from_files(origin, files, Some(&index));
         }
-        Err(Error::Checkpoint(nothing_to_open(path)))
+        Err(fault(&nothing_to_open(path)))
     }
 
     /// Opens a safetensors file that is already in memory, such as one built into the program.
@@ -97,7 +97,7 @@ impl Checkpoint {
         for (number, file) in files.iter().enumerate() {
             for name in file.header.entries.keys() {
                 if tensors.insert(name.clone(), number).is_some() {
-                    return Err(Error::Checkpoint(format!("{origin}: tensor {name:?} is in two shards")));
+                    return Err(fault(&format!("{origin}: tensor {name:?} is in two shards")));
                 }
             }
         }
@@ -105,7 +105,7 @@ impl Checkpoint {
             let order = index.files();
             for (name, file) in &index.weight_map {
                 if tensors.get(name).is_none_or(|&number| order[number] != file) {
-                    return Err(Error::Checkpoint(format!(
+                    return Err(fault(&format!(
                         "{origin}: {INDEX} promises tensor {name:?} in {file}, but it is not there: download both again"
                     )));
                 }
@@ -162,6 +162,17 @@ impl Checkpoint {
         let (name, entry) = file.header.entries.get_key_value(name)?;
         Some((name, file, entry))
     }
+}
+
+/// An error about a checkpoint. What it quotes comes from files we do not trust, so it is kept to one line of bearable
+/// length.
+pub(crate) fn fault(message: &str) -> Error {
+    const SHOWN: usize = 600;
+    let mut line: String = message.chars().take(SHOWN).map(|char| if char.is_control() { ' ' } else { char }).collect();
+    if line.len() < message.len() {
+        line.push('…');
+    }
+    Error::Checkpoint(line)
 }
 
 /// Whether a folder holds weights: one file, or an index and every shard it names.

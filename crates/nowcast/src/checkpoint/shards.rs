@@ -51,7 +51,7 @@ impl Index {
             let json = std::fs::read(path).map_err(|error| crate::Error::file(path, error))?;
             Index::parse(&json)
         };
-        parsed.map_err(|fault| crate::Error::Checkpoint(format!("{} {fault}", path.display())))
+        parsed.map_err(|problem| super::fault(&format!("{} {problem}", path.display())))
     }
 
     /// The files, each once, in order of name.

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
+use super::fault;
 use crate::{Error, Result};
 
 /// Bytes that stay where they are while the checkpoint lives.
@@ -28,14 +29,15 @@ impl Storage {
     /// Whoever shortens or rewrites the file while it is mapped changes the weights or kills the process (SIGBUS on
     /// unix): replace checkpoints by renaming a new file over the old one, as every downloader does.
     pub(super) fn map(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|error| Error::file(path, error))?;
-        let metadata = file.metadata().map_err(|error| Error::file(path, error))?;
+        // Before opening: opening a pipe would wait for its other end.
+        let metadata = std::fs::metadata(path).map_err(|error| Error::file(path, error))?;
         if !metadata.is_file() {
-            return Err(Error::Checkpoint(format!("{} is not a regular file", path.display())));
+            return Err(fault(&format!("{} is not a regular file", path.display())));
         }
         if metadata.len() == 0 {
             return Ok(Storage::Memory(Cow::Borrowed(&[])));
         }
+        let file = File::open(path).map_err(|error| Error::file(path, error))?;
         // SAFETY: the mapping is read-only and private; that nobody changes the file underneath is the caller's
         // part, as documented above: no operating system we run on offers a lock that would enforce it.
         let map = unsafe { Mmap::map(&file) }.map_err(|error| Error::file(path, error))?;

@@ -4,7 +4,8 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 pub use safetensors::Dtype;
 
-use crate::{Error, Result};
+use super::fault;
+use crate::Result;
 
 /// One tensor, borrowed from its checkpoint: row-major, little-endian, perhaps unaligned.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +80,7 @@ impl TensorView<'_> {
     pub fn to_i64(&self) -> Result<Vec<i64>> {
         match self.dtype {
             Dtype::I64 => Ok(elements(self.bytes).map(i64::from_le_bytes).collect()),
-            other => Err(Error::Checkpoint(format!("tensor {:?} holds {other} where I64 is needed", self.name))),
+            other => Err(fault(&format!("tensor {:?} holds {other} where I64 is needed", self.name))),
         }
     }
 
@@ -94,7 +95,7 @@ impl TensorView<'_> {
             Dtype::F16 | Dtype::BF16 => Ok(2),
             Dtype::F32 => Ok(4),
             Dtype::F64 => Ok(8),
-            other => Err(Error::Checkpoint(format!(
+            other => Err(fault(&format!(
                 "tensor {:?} holds {other} where floats (F32, F16, BF16, F64) are needed",
                 self.name
             ))),

@@ -6,6 +6,7 @@ pub use nowcast_engine::head::Head;
 pub use nowcast_engine::scaler::Scaler;
 use serde_json::{Map, Value};
 
+use crate::checkpoint;
 use crate::{Error, Result};
 
 /// Bounds of every size: far above any published model, far below what would overflow a product of a few of them.
@@ -136,7 +137,9 @@ fn scaler(fields: &Fields) -> Result<Scaler> {
     };
     let value = fields.require("scaler_cls")?;
     match value.as_str().map(class_name) {
-        Some("CausalPatchStdMeanScaler") => Ok(Scaler::CausalPatch { stabilise_exponent: stabilize.then_some(exponent) }),
+        Some("CausalPatchStdMeanScaler") => {
+            Ok(Scaler::CausalPatch { stabilise_exponent: stabilize.then_some(exponent) })
+        }
         Some("CausalStdMeanScaler") => Ok(Scaler::Causal),
         Some("StdMeanScaler") => Ok(Scaler::Global),
         _ => Err(fault(format!(
@@ -194,9 +197,10 @@ fn size(name: &str, value: &Value, allowed: RangeInclusive<usize>) -> Result<usi
     size.ok_or_else(|| fault(format!("{name} is {value}, allowed: {} to {}", allowed.start(), allowed.end())))
 }
 
-/// Long values are cut: a config is not trusted to be short.
+/// An error about `config.json`.
 fn fault(message: String) -> Error {
-    const SHOWN: usize = 300;
-    let cut = message.char_indices().nth(SHOWN).map(|(position, _)| format!("{}…", &message[..position]));
-    Error::Checkpoint(format!("config.json {}", cut.unwrap_or(message)))
+    checkpoint::fault(&format!("config.json {message}"))
 }
+
+#[cfg(test)]
+mod tests;

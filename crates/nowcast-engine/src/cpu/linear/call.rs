@@ -7,7 +7,7 @@ use super::{PANEL, depth_block};
 use crate::cpu::detect::{InstructionSet, Kernel};
 use crate::cpu::disjoint::Disjoint;
 use crate::cpu::pool::ThreadPool;
-use crate::cpu::tile::{Accumulate, Product, multiply};
+use crate::cpu::tile::{Accumulate, LINE, Product, multiply, tile_height};
 use crate::cpu::vector::Vector;
 use std::ops::Range;
 
@@ -153,27 +153,41 @@ impl Kernel for Block<'_> {
         for panel in panels {
             let weights = task.linear.panels(panel..panel + 1);
             for input in (0..inputs).step_by(depth_block) {
+                let depth = depth_block.min(inputs - input);
                 let right = weights[input * PANEL..].as_ptr();
-                let product = Product {
-                    left: task.input[rows.start * task.input_stride + input..].as_ptr(),
-                    left_stride: task.input_stride,
-                    right,
-                    right_stride: PANEL,
-                    target: sums.0.as_mut_ptr().cast(),
-                    target_stride: PANEL,
-                    rows: rows.len(),
-                    columns: PANEL,
-                    depth: depth_block.min(inputs - input),
-                    accumulate: if input == 0 { Accumulate::Replace } else { Accumulate::Add },
-                    prefetch: right.wrapping_add(PREFETCH_DISTANCE),
-                };
-                // SAFETY: `apply_with` checked the input, the panel has `inputs` rows of `PANEL` values, and the sums
-                // have room for the block.
-                unsafe { multiply::<V>(&product) };
-            }
-            for (index, row) in rows.clone().enumerate() {
-                finish::<V>(&mut sums.0[index], scales[index], task.linear.panel_bias(panel), task.linear.layout());
-                task.write(row, panel, &sums.0[index]);
+                let lines = depth * PANEL / LINE;
+                let mut first = 0;
+                while first < rows.len() {
+                    let height = tile_height::<V>(rows.len() - first);
+                    // Each tile fetches its share of the weights to come.
+                    let share = lines * first / rows.len()..lines * (first + height) / rows.len();
+                    let product = Product {
+                        left: task.input[(rows.start + first) * task.input_stride + input..].as_ptr(),
+                        left_stride: task.input_stride,
+                        right,
+                        right_stride: PANEL,
+                        target: sums.0[first..].as_mut_ptr().cast(),
+                        target_stride: PANEL,
+                        rows: height,
+                        columns: PANEL,
+                        depth,
+                        accumulate: if input == 0 { Accumulate::Replace } else { Accumulate::Add },
+                        prefetch: right.wrapping_add(PREFETCH_DISTANCE + share.start * LINE),
+                        prefetch_lines: share.len(),
+                    };
+                    // SAFETY: `apply_with` checked the input, the panel has `inputs` rows of `PANEL` values, and the
+                    // sums have room for the block.
+                    unsafe { multiply::<V>(&product) };
+                    // Written tile by tile, the results leave while the next tile computes.
+                    if input + depth == inputs {
+                        let done = first..first + height;
+                        for ((row, sums), scale) in done.clone().zip(&mut sums.0[done.clone()]).zip(&scales[done]) {
+                            finish::<V>(sums, *scale, task.linear.panel_bias(panel), task.linear.layout());
+                            task.write(rows.start + row, panel, sums);
+                        }
+                    }
+                    first += height;
+                }
             }
         }
     }

@@ -88,15 +88,21 @@ impl PackedLinear {
         let start = weights.as_ptr().align_offset(ALIGNMENT * size_of::<f32>()).min(ALIGNMENT - 1);
         let work = Mutex::new(weights[start..].chunks_exact_mut(inputs * PANEL).take(panels).enumerate());
         pool.run(|_| {
-            let mut values = vec![0.0; inputs];
+            // A line more than a row: columns at a distance of a power of two would share few cache sets.
+            let stride = inputs + ALIGNMENT;
+            let mut columns = vec![0.0; PANEL * stride];
             loop {
                 let next = work.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some((panel, packed)) = next else { break };
-                for column in 0..PANEL {
-                    let Some(row) = layout.weight_row(panel, column, outputs) else { continue };
-                    weight_row(row, &mut values);
-                    for (packed, value) in packed[column..].iter_mut().step_by(PANEL).zip(&values) {
-                        *packed = *value;
+                for (index, column) in columns.chunks_exact_mut(stride).enumerate() {
+                    match layout.weight_row(panel, index, outputs) {
+                        Some(row) => weight_row(row, &mut column[..inputs]),
+                        None => column.fill(0.0),
+                    }
+                }
+                for (input, packed) in packed.chunks_exact_mut(PANEL).enumerate() {
+                    for (column, packed) in packed.iter_mut().enumerate() {
+                        *packed = columns[column * stride + input];
                     }
                 }
             }

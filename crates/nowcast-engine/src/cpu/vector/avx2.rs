@@ -21,7 +21,6 @@ fn first(count: usize) -> __m256i {
 /// # Safety
 /// The processor must have AVX.
 #[inline(always)]
-#[allow(dead_code, reason = "as in the trait")]
 pub(super) unsafe fn sum(eight: __m256) -> f32 {
     // SAFETY: the caller vouches for the processor.
     unsafe {

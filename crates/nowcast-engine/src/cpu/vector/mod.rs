@@ -18,7 +18,6 @@ pub(crate) use neon::Neon;
 pub(crate) use {avx2::Avx2, avx512::Avx512};
 
 /// A register of 8 or 16 `f32` lanes.
-#[allow(dead_code, reason = "the sums over lanes serve the attention kernels, which come next")]
 pub(crate) trait Vector: Copy {
     /// Lanes: 8 or 16.
     const LANES: usize;

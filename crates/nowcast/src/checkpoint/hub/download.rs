@@ -13,7 +13,7 @@ use super::cache::CachedModel;
 use super::{HubModel, HubOptions, Progress, is_commit};
 use crate::checkpoint::locate::CONFIG;
 use crate::checkpoint::shards::Index;
-use crate::checkpoint::{INDEX, WEIGHTS};
+use crate::checkpoint::{INDEX, WEIGHTS, fault};
 use crate::{Error, Result};
 
 const MAX_REDIRECTS: usize = 10;
@@ -27,7 +27,8 @@ pub(super) fn fetch(
     cached: &CachedModel,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<PathBuf> {
-    let mut session = Session { agent: agent(), model, options, cached, progress, commit: None };
+    let commit = is_commit(&model.revision).then(|| model.revision.clone());
+    let mut session = Session { agent: agent(), model, options, cached, progress, commit };
     session.file(CONFIG)?.ok_or_else(|| session.lacks(CONFIG))?;
     if session.file(WEIGHTS)?.is_none() {
         let index = session.file(INDEX)?.ok_or_else(|| session.lacks(WEIGHTS))?;
@@ -52,7 +53,7 @@ fn agent() -> Agent {
         .into()
 }
 
-/// The download of one model; all files come from the commit of the first.
+/// The download of one model; all files come from one commit, the one asked for or else that of the first file.
 struct Session<'a> {
     agent: Agent,
     model: &'a HubModel,
@@ -112,7 +113,9 @@ impl Session<'_> {
             )));
         };
         if *self.commit.get_or_insert_with(|| commit.clone()) != commit {
-            return Err(self.fault(format!("its commit changed to {commit} during the download: try again")));
+            return Err(
+                self.fault(format!("{file} comes from commit {commit} instead of the one asked for: try again"))
+            );
         }
         let snapshot = self.cached.snapshot_of(&commit);
         let pointer = snapshot.join(file);
@@ -247,7 +250,7 @@ impl Session<'_> {
     }
 
     fn fault(&self, message: impl std::fmt::Display) -> Error {
-        Error::Checkpoint(format!("{} (no folder here, so a name of the Hub): {message}", self.model))
+        fault(&format!("{} (no folder here, so a name of the Hub): {message}", self.model))
     }
 }
 
