@@ -1,0 +1,4 @@
+//! What the `nowcast` program does with an answer: text, files and charts.
+#![warn(missing_docs)]
+
+pub mod output;
