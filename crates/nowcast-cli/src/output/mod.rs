@@ -36,4 +36,4 @@ pub fn render(answer: &Answer, format: Format, width: Option<usize>) -> Result<V
 }
 
 #[cfg(test)]
-mod example;
+pub(crate) mod example;
