@@ -1,8 +1,32 @@
 //! What computes: plans, operations, devices, KV caches and random numbers.
 //!
-//! The engine knows no model. A model describes one forecast as a [`plan`]; a device runs it.
-#![warn(missing_docs)]
+//! The engine knows no model. A model describes one forecast to a [`plan::PlanBuilder`] as a list of
+//! [`operation`]s over tensors; a [`device`] takes the model's [`weights`] and runs the finished [`plan::Plan`].
+//!
+//! | room | what it owns |
+//! |---|---|
+//! | [`extent`] | what varies without a new plan: batch, context, samples |
+//! | [`plan`] | recording operations, laying out memory |
+//! | [`operation`] | the dozen operations a device implements |
+//! | [`kv_cache`] | keys and values: context per series, suffix per path |
+//! | [`rotary`], [`scaler`] | position tables, running statistics |
+//! | [`random`], [`student_t`] | counter-based numbers, exact mixtures |
+//! | [`cpu`] | the CPU device |
 
 pub mod cpu;
+pub mod device;
+mod elementary;
+pub mod error;
+pub mod extent;
+pub mod head;
+pub mod kv_cache;
+mod multiversion;
+pub mod operation;
+pub mod plan;
 pub mod random;
+pub mod rotary;
+pub mod scaler;
 pub mod student_t;
+pub mod weights;
+
+pub use error::{Error, Result};

@@ -47,8 +47,8 @@ fn a_fan_has_title_legend_axes_and_bands() {
         "80%",
         "95%",
         "100",
-        "0.5",
-        "−0.5",
+        "0.50",
+        "−0.50",
     ] {
         assert!(texts.iter().any(|found| found == text), "{text} is not in {texts:?}");
     }

@@ -1,5 +1,22 @@
 //! The CPU device: kernels chosen at run time by what the processor offers.
 
+mod arena;
+mod attend;
+pub mod detect;
+mod device;
+mod disjoint;
+mod draw;
+mod elementwise;
+mod executor;
 pub mod linear;
+mod math;
 pub mod mixture;
 pub mod pool;
+mod rotate;
+mod rows;
+mod scale;
+mod tile;
+mod vector;
+
+pub use device::CpuDevice;
+pub use rotate::MOST_HEAD_DIM;

@@ -1,1 +1,22 @@
-//! (to come)
+//! Linear layers: `y = x * W^T + b` on packed weights, with what surrounds them fused in.
+//!
+//! An output element is the sum of blocks of [`depth_block`] inputs, each one chain of multiply-adds in order, and the
+//! blocks are added in order. So its digits do not depend on the number of rows, the range of columns, the number of
+//! threads, or the instruction set (the portable one apart, which rounds products).
+
+mod call;
+mod epilogue;
+mod norm;
+mod pack;
+
+pub use call::{Addend, LinearCall};
+pub use pack::{GateHalf, Layout, PackedLinear};
+
+/// Columns of a packed panel.
+pub(crate) const PANEL: usize = 32;
+
+/// Inputs that one chain of multiply-adds covers: the power of two next to the root of all inputs, which keeps both
+/// the chains and the sum of their results short, and so the rounding error small.
+pub fn depth_block(inputs: usize) -> usize {
+    inputs.isqrt().next_power_of_two().clamp(8, 64)
+}

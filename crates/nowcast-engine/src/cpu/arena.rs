@@ -1,0 +1,167 @@
+//! The memory of a plan on the CPU, lent out tensor by tensor with its borrows checked.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::Cell;
+use std::ptr::NonNull;
+
+use crate::error::{Error, Result};
+use crate::extent::Live;
+use crate::plan::{Element, Plan, Tensor};
+
+const ALIGNMENT: usize = 64;
+
+/// One zeroed allocation for a whole plan.
+#[derive(Debug)]
+pub(super) struct Arena {
+    memory: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the arena owns its memory; it is only reached through `Access`, which borrows it.
+unsafe impl Send for Arena {}
+
+impl Arena {
+    pub(super) fn new(bytes: usize) -> Result<Self> {
+        let error = Error::Memory { bytes, what: "the plan" };
+        let Ok(layout) = Layout::from_size_align(bytes.max(ALIGNMENT), ALIGNMENT) else { return Err(error) };
+        // SAFETY: the layout is not empty.
+        let memory = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(error)?;
+        Ok(Self { memory, layout })
+    }
+
+    /// Fills the arena with NaN, so that reading what nobody wrote shows.
+    pub(super) fn poison(&mut self) {
+        // SAFETY: the whole allocation is ours; all bits set is a valid f32, f64 (NaN) and i32.
+        unsafe { self.memory.as_ptr().write_bytes(0xff, self.layout.size()) };
+    }
+
+    /// Lends tensors of one operation.
+    pub(super) fn access<'a>(&'a mut self, plan: &'a Plan, live: Live) -> Access<'a> {
+        Access { arena: self, plan, live, borrows: Cell::new([(0, 0, false); MOST_BORROWS]), count: Cell::new(0) }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout.
+        unsafe { dealloc(self.memory.as_ptr(), self.layout) };
+    }
+}
+
+/// No operation touches more tensors than this.
+const MOST_BORROWS: usize = 12;
+
+/// The tensors of one operation: any number of readers, or one writer, for every byte.
+pub(super) struct Access<'a> {
+    arena: &'a mut Arena,
+    plan: &'a Plan,
+    live: Live,
+    borrows: Cell<[(usize, usize, bool); MOST_BORROWS]>,
+    count: Cell<usize>,
+}
+
+/// A plain number an arena may hold: every bit pattern is a value.
+pub(super) trait Plain: Copy {
+    const ELEMENT: Element;
+}
+
+impl Plain for f32 {
+    const ELEMENT: Element = Element::F32;
+}
+
+impl Plain for f64 {
+    const ELEMENT: Element = Element::F64;
+}
+
+impl Plain for i32 {
+    const ELEMENT: Element = Element::I32;
+}
+
+impl Plain for u32 {
+    // One kind of integer is enough: signed or not is how it is read.
+    const ELEMENT: Element = Element::I32;
+}
+
+impl Access<'_> {
+    /// Live rows of a tensor.
+    pub(super) fn rows(&self, tensor: Tensor) -> usize {
+        tensor.rows.count(self.live)
+    }
+
+    pub(super) fn live(&self) -> Live {
+        self.live
+    }
+
+    /// The live rows, to read.
+    pub(super) fn read<T: Plain>(&self, tensor: Tensor) -> &[T] {
+        let (start, length) = self.borrow::<T>(tensor, false);
+        // SAFETY: inside the arena, aligned, any bits are valid, and `borrow` saw to it that no writer overlaps.
+        unsafe { std::slice::from_raw_parts(self.arena.memory.as_ptr().add(start).cast(), length) }
+    }
+
+    /// The live rows, to write.
+    #[allow(clippy::mut_from_ref)]
+    pub(super) fn write<T: Plain>(&self, tensor: Tensor) -> &mut [T] {
+        let (start, length) = self.borrow::<T>(tensor, true);
+        // SAFETY: as `read`; `borrow` saw to it that nothing else overlaps.
+        unsafe { std::slice::from_raw_parts_mut(self.arena.memory.as_ptr().add(start).cast(), length) }
+    }
+
+    fn borrow<T: Plain>(&self, tensor: Tensor, mutable: bool) -> (usize, usize) {
+        assert_eq!(tensor.element, T::ELEMENT, "a tensor is read as what it holds");
+        let length = self.rows(tensor) * tensor.width;
+        let start = self.plan.offset(tensor);
+        let end = start + length * T::ELEMENT.bytes();
+        assert!(end <= start + self.plan.tensor_bytes(tensor) && end <= self.arena.layout.size());
+        let (mut borrows, count) = (self.borrows.get(), self.count.get());
+        let clash = borrows[..count].iter().any(|&(s, e, m)| (m || mutable) && start < e && s < end);
+        assert!(!clash, "an operation's tensors overlap");
+        borrows[count] = (start, end, mutable);
+        self.borrows.set(borrows);
+        self.count.set(count + 1);
+        (start, length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::extent::Rows;
+    use crate::plan::PlanBuilder;
+
+    const LIVE: Live = Live { batch: 1, context: 1, samples: 1 };
+
+    fn plan() -> (Plan, Tensor, Tensor) {
+        let mut builder = PlanBuilder::new(LIVE, true);
+        let a = builder.input(Element::F32, Rows::fixed(2), 8);
+        let b = builder.input(Element::F32, Rows::fixed(2), 8);
+        builder.keep(a);
+        builder.keep(b);
+        (builder.finish().unwrap(), a, b)
+    }
+
+    #[test]
+    fn two_tensors_may_be_lent_at_once() {
+        let (plan, a, b) = plan();
+        let mut arena = Arena::new(plan.bytes()).unwrap();
+        let access = arena.access(&plan, LIVE);
+        access.write::<f32>(a).fill(1.0);
+        assert_eq!(access.read::<f32>(b), [0.0; 16]);
+    }
+
+    #[test]
+    #[should_panic(expected = "overlap")]
+    fn one_tensor_is_never_lent_to_two_writers() {
+        let (plan, a, _) = plan();
+        let mut arena = Arena::new(plan.bytes()).unwrap();
+        let access = arena.access(&plan, LIVE);
+        let first = access.write::<f32>(a);
+        access.write::<f32>(a).fill(0.0);
+        first.fill(1.0);
+    }
+
+    #[test]
+    fn memory_that_cannot_be_had_is_an_error() {
+        assert!(Arena::new(usize::MAX / 4).is_err());
+    }
+}

@@ -1,0 +1,153 @@
+//! Which instruction set the kernels use, found once at run time.
+//!
+//! Kernels are written once over [`Vector`] and compiled for every instruction set; [`InstructionSet::dispatch`] is the
+//! one door through which they run. With fused multiply-add (AVX-512, AVX2, NEON) the digits are the same.
+
+use super::vector::{Portable, Vector};
+use std::sync::OnceLock;
+
+#[cfg(target_arch = "aarch64")]
+use super::vector::Neon;
+#[cfg(target_arch = "x86_64")]
+use super::vector::{Avx2, Avx512};
+
+/// The environment variable that forces a lower instruction set: `portable`, `avx2`, `avx512` or `neon`.
+pub const ENVIRONMENT_VARIABLE: &str = "NOWCAST_CPU";
+
+/// A piece of work that is compiled once per instruction set.
+///
+/// Everything `run` calls must be `#[inline(always)]`, or it is compiled for the least processor.
+pub(crate) trait Kernel {
+    /// Does the work with vectors of type `V`.
+    fn run<V: Vector>(self);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+}
+
+/// An instruction set that this processor is known to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InstructionSet(Kind);
+
+impl InstructionSet {
+    /// Plain Rust without fused multiply-add; runs everywhere.
+    pub const PORTABLE: Self = Self(Kind::Portable);
+
+    /// Every instruction set this processor has, the slowest first.
+    pub fn supported() -> impl Iterator<Item = Self> {
+        ALL.into_iter().map(Self).filter(|set| set.is_supported())
+    }
+
+    /// The fastest supported set, or the one [`ENVIRONMENT_VARIABLE`] names; read once per process.
+    pub fn detected() -> Self {
+        static DETECTED: OnceLock<InstructionSet> = OnceLock::new();
+        *DETECTED.get_or_init(|| {
+            let fastest = Self::supported().last().unwrap_or(Self::PORTABLE);
+            let Ok(wanted) = std::env::var(ENVIRONMENT_VARIABLE) else { return fastest };
+            Self::supported().find(|set| set.name() == wanted).unwrap_or_else(|| {
+                let offered: Vec<_> = Self::supported().map(Self::name).collect();
+                tracing::warn!("{ENVIRONMENT_VARIABLE}={wanted} is not supported here; use one of {offered:?}");
+                fastest
+            })
+        })
+    }
+
+    /// The name [`ENVIRONMENT_VARIABLE`] knows it by.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Kind::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Kind::Neon => "neon",
+        }
+    }
+
+    /// Whether a product is added with one rounding: all such sets give the same digits.
+    pub fn is_fused(self) -> bool {
+        self != Self::PORTABLE
+    }
+
+    fn is_supported(self) -> bool {
+        match self.0 {
+            Kind::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 => {
+                Self(Kind::Avx2).is_supported()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+            }
+            #[cfg(target_arch = "aarch64")]
+            Kind::Neon => std::arch::is_aarch64_feature_detected!("neon"),
+        }
+    }
+
+    /// Runs a kernel compiled for this instruction set.
+    #[inline]
+    pub(crate) fn dispatch(self, kernel: impl Kernel) {
+        match self.0 {
+            Kind::Portable => kernel.run::<Portable>(),
+            // SAFETY: an `InstructionSet` exists only if the processor has its features.
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2 => unsafe { run_avx2(kernel) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 => unsafe { run_avx512(kernel) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Kind::Neon => unsafe { run_neon(kernel) },
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+const ALL: [Kind; 3] = [Kind::Portable, Kind::Avx2, Kind::Avx512];
+#[cfg(target_arch = "aarch64")]
+const ALL: [Kind; 2] = [Kind::Portable, Kind::Neon];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const ALL: [Kind; 1] = [Kind::Portable];
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn run_avx2(kernel: impl Kernel) {
+    kernel.run::<Avx2>();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,avx512f,avx512vl,avx512bw,avx512dq")]
+fn run_avx512(kernel: impl Kernel) {
+    kernel.run::<Avx512>();
+}
+
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon")]
+fn run_neon(kernel: impl Kernel) {
+    kernel.run::<Neon>();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_portable_set_is_always_there_and_names_are_distinct() {
+        let names: Vec<_> = InstructionSet::supported().map(InstructionSet::name).collect();
+        assert_eq!(names[0], "portable");
+        assert!((1..names.len()).all(|index| !names[..index].contains(&names[index])));
+        assert!(InstructionSet::supported().any(|set| set == InstructionSet::detected()));
+    }
+}

@@ -1,0 +1,83 @@
+//! The CPU as a [`Device`].
+
+use std::sync::Arc;
+
+use super::arena::Arena;
+use super::executor::CpuExecutable;
+use super::linear::{GateHalf, Layout, PackedLinear};
+use super::pool::ThreadPool;
+use crate::device::{Device, Executable, Resident};
+use crate::error::Result;
+use crate::plan::Plan;
+use crate::weights::{Activation, WeightList};
+
+/// The processor's cores behind one thread pool.
+pub struct CpuDevice {
+    pool: Arc<ThreadPool>,
+    poison: bool,
+}
+
+impl CpuDevice {
+    /// A device with this many threads; `None` takes every core the process may use.
+    pub fn new(threads: Option<usize>) -> Self {
+        let threads = threads.unwrap_or_else(ThreadPool::available_threads);
+        Self { pool: Arc::new(ThreadPool::new(threads)), poison: false }
+    }
+
+    /// Fills every plan's memory with NaN before it is used, for tests.
+    #[must_use]
+    pub fn with_poisoned_memory(self) -> Self {
+        Self { poison: true, ..self }
+    }
+}
+
+impl Device for CpuDevice {
+    fn describe(&self) -> String {
+        format!("cpu, {} threads, {}", self.pool.threads(), super::detect::InstructionSet::detected().name())
+    }
+
+    fn load(&self, weights: WeightList<'_>) -> Result<Arc<dyn Resident>> {
+        let linears = weights
+            .linears
+            .into_iter()
+            .map(|source| {
+                let read = (source.open)();
+                let (layout, outputs) = match source.activation {
+                    Activation::None => (Layout::Plain, source.rows),
+                    Activation::SwiGlu => (Layout::Gated(GateHalf::First), source.rows / 2),
+                };
+                let bias = source.bias.as_deref();
+                let packed = PackedLinear::pack(layout, outputs, source.inputs, &read, bias, &self.pool);
+                drop(read);
+                (source.packed)();
+                packed
+            })
+            .collect();
+        let resident =
+            CpuWeights { linears, vectors: weights.vectors, pool: Arc::clone(&self.pool), poison: self.poison };
+        Ok(Arc::new(resident))
+    }
+}
+
+/// Packed weights.
+pub(super) struct CpuWeights {
+    pub(super) linears: Vec<PackedLinear>,
+    pub(super) vectors: Vec<Vec<f32>>,
+    pub(super) pool: Arc<ThreadPool>,
+    poison: bool,
+}
+
+impl Resident for CpuWeights {
+    fn bytes(&self) -> usize {
+        let linears: usize = self.linears.iter().map(PackedLinear::bytes).sum();
+        linears + self.vectors.iter().map(|vector| vector.len() * 4).sum::<usize>()
+    }
+
+    fn prepare(self: Arc<Self>, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
+        let mut arena = Arena::new(plan.bytes())?;
+        if self.poison {
+            arena.poison();
+        }
+        Ok(Box::new(CpuExecutable::new(self, plan, arena)))
+    }
+}

@@ -1,0 +1,101 @@
+//! Runs a plan's operations one after the other.
+
+use std::sync::Arc;
+
+use super::arena::{Access, Arena};
+use super::device::CpuWeights;
+use super::{attend, draw, elementwise, rotate, scale};
+use crate::device::{Executable, Launch};
+use crate::error::Result;
+use crate::extent::Live;
+use crate::operation::Operation;
+use crate::plan::{Element, Plan, Section, Tensor};
+
+/// A plan and its arena.
+pub(super) struct CpuExecutable {
+    weights: Arc<CpuWeights>,
+    plan: Arc<Plan>,
+    arena: Arena,
+    scratch: Vec<f32>,
+}
+
+/// What a kernel may use besides the tensors of its operation.
+pub(super) struct Context<'a> {
+    pub(super) weights: &'a CpuWeights,
+    pub(super) launch: &'a Launch,
+    pub(super) scratch: &'a mut [f32],
+}
+
+impl CpuExecutable {
+    pub(super) fn new(weights: Arc<CpuWeights>, plan: Arc<Plan>, arena: Arena) -> Self {
+        let scratch = vec![0.0; attend::scratch_length(&plan, &weights.pool)];
+        Self { weights, plan, arena, scratch }
+    }
+
+    fn host_access(&mut self) -> Access<'_> {
+        let capacity = self.plan.capacity();
+        self.arena.access(&self.plan, capacity)
+    }
+}
+
+impl Executable for CpuExecutable {
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn write(&mut self, tensor: Tensor, values: &[f32]) {
+        self.host_access().write::<f32>(tensor)[..values.len()].copy_from_slice(values);
+    }
+
+    fn write_integers(&mut self, tensor: Tensor, values: &[i32]) {
+        self.host_access().write::<i32>(tensor)[..values.len()].copy_from_slice(values);
+    }
+
+    fn run(&mut self, section: Section, launch: &Launch) -> Result<()> {
+        let Live { batch, context, samples } = self.plan.capacity();
+        let live = launch.live;
+        assert!(live.batch <= batch && live.context <= context && live.samples <= samples, "a run exceeds its plan");
+        for operation in self.plan.operations(section) {
+            let access = self.arena.access(&self.plan, live);
+            let mut context = Context { weights: &self.weights, launch, scratch: &mut self.scratch };
+            perform(operation, &access, &mut context);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, tensor: Tensor, values: &mut [f64]) {
+        let access = self.host_access();
+        match tensor.element {
+            Element::F64 => values.copy_from_slice(&access.read::<f64>(tensor)[..values.len()]),
+            Element::F32 => widen(access.read::<f32>(tensor), values),
+            Element::I32 => widen(access.read::<i32>(tensor), values),
+        }
+    }
+}
+
+fn widen<T: Copy + Into<f64>>(from: &[T], to: &mut [f64]) {
+    to.iter_mut().zip(from).for_each(|(to, &from)| *to = from.into());
+}
+
+fn perform(operation: &Operation, access: &Access<'_>, context: &mut Context<'_>) {
+    match operation {
+        Operation::ScaleContext(op) => scale::context(op, access, context),
+        Operation::ScaleStep(op) => scale::step(op, access, context),
+        Operation::PrependLabel(op) => elementwise::prepend_label(op, access, context),
+        Operation::Linear(op) => elementwise::linear(op, access, context),
+        Operation::Norm(op) => elementwise::norm(op, access, context),
+        Operation::SwiGlu(op) => elementwise::swiglu(op, access, context),
+        Operation::Add(op) => elementwise::add(op, access, context),
+        Operation::RotaryTable(op) => rotate::table(op, access),
+        Operation::RotateQuery(op) => rotate::query(op, access, context),
+        Operation::AppendCache(op) => rotate::append(op, access, context),
+        Operation::AttendContext(op) => attend::context(op, access, context),
+        Operation::AttendStep(op) => attend::step(op, access, context),
+        Operation::AttendGroup(op) => attend::group(op, access, context),
+        Operation::LastRow(op) => elementwise::last_row(op, access),
+        Operation::ActivateMixture(op) => draw::activate(op, access),
+        Operation::MeanMixture(op) => draw::mean(op, access, context),
+        Operation::SampleMixture(op) => draw::sample(op, access, context),
+        Operation::OverwriteExogenous(op) => elementwise::overwrite_exogenous(op, access),
+    }
+}

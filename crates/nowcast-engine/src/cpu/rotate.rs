@@ -1,0 +1,109 @@
+//! Rotary positions: the table of a pass, queries in place, keys on their way into the cache.
+
+use super::arena::Access;
+use super::executor::Context;
+use super::rows::SharedRows;
+use crate::extent::Live;
+use crate::operation::{AppendCache, Position, RotaryTable, RotateQuery, Tokens};
+
+pub(super) fn table(op: &RotaryTable, access: &Access<'_>) {
+    let Live { context, .. } = access.live();
+    let (extra, first) = match op.position {
+        Position::Context { extra } => (extra, 0),
+        Position::Step { extra, step } => (extra, context + extra + step),
+    };
+    let of_context = (context + extra - 1) / 2;
+    let anchor = match op.position {
+        Position::Step { .. } if !op.context_anchor => first / 2,
+        _ => of_context,
+    };
+    for (index, row) in access.write::<f32>(op.table).chunks_mut(op.table.width).enumerate() {
+        op.rotary.fill_row(first + index, anchor, row);
+    }
+}
+
+/// The row of the table that a tensor row takes.
+fn position(tokens: Tokens, row: usize, count: usize) -> usize {
+    match tokens {
+        Tokens::All => row % count,
+        Tokens::Last => count - 1,
+        Tokens::Step => 0,
+    }
+}
+
+pub(super) fn query(op: &RotateQuery, access: &Access<'_>, context: &mut Context<'_>) {
+    let table = access.read::<f32>(op.table);
+    let count = table.len() / op.table.width;
+    let head_dim = op.rotary.head_dim;
+    let queries = SharedRows::new(access.write::<f32>(op.tensor), op.tensor.width);
+    context.weights.pool.for_each_chunk(access.rows(op.tensor), 8, |range| {
+        for row in range {
+            let entry = &table[position(op.tokens, row, count) * op.table.width..];
+            let (cosine, sine) = (&entry[..head_dim], &entry[head_dim..2 * head_dim]);
+            // SAFETY: every row is visited once.
+            let row = unsafe { queries.row(row) };
+            for head in row[op.column..op.column + op.heads * head_dim].chunks_exact_mut(head_dim) {
+                op.rotary.rotate(head, cosine, sine);
+            }
+        }
+    });
+}
+
+pub(super) fn append(op: &AppendCache, access: &Access<'_>, context: &mut Context<'_>) {
+    let shape = op.cache.shape;
+    let (heads, head_dim) = (shape.heads, shape.head_dim);
+    let width = heads * head_dim;
+    let input = access.read::<f32>(op.input);
+    let table = access.read::<f32>(op.table);
+    let count = table.len() / op.table.width;
+    let rotated = |row: usize, head: usize, key: &mut [f32]| {
+        let entry = &table[(row % count) * op.table.width..];
+        let (cosine, sine) = (&entry[2 * head_dim..3 * head_dim], &entry[3 * head_dim..4 * head_dim]);
+        key.copy_from_slice(&input[row * op.input.width + op.key_column + head * head_dim..][..head_dim]);
+        op.rotary.rotate(key, cosine, sine);
+    };
+    let value = |row: usize, head: usize| &input[row * op.input.width + op.value_column + head * head_dim..][..head_dim];
+    let pool = &context.weights.pool;
+    match op.step {
+        None => {
+            let capacity = op.cache.context_keys.width / width;
+            let tokens = count;
+            let keys = SharedRows::new(access.write::<f32>(op.cache.context_keys), head_dim * capacity);
+            let values = SharedRows::new(access.write::<f32>(op.cache.context_values), head_dim * capacity);
+            pool.for_each_chunk(shape.series.count(access.live()) * heads, 1, |range| {
+                let mut key = [0.0; MOST_HEAD_DIM];
+                let key = &mut key[..head_dim];
+                for index in range {
+                    let (series, head) = (index / heads, index % heads);
+                    // SAFETY: every head of every series is visited once.
+                    let (keys, values) = unsafe { (keys.row(index), values.row(index)) };
+                    for token in 0..tokens {
+                        let row = series * tokens + token;
+                        rotated(row, head, key);
+                        key.iter().enumerate().for_each(|(d, &k)| keys[d * capacity + token] = k);
+                        values[token * head_dim..(token + 1) * head_dim].copy_from_slice(value(row, head));
+                    }
+                }
+            });
+        }
+        Some(step) => {
+            let Some((keys, values)) = op.cache.suffix else { unreachable!("a step appends to a suffix") };
+            let keys = SharedRows::new(access.write::<f32>(keys), keys.width);
+            let values = SharedRows::new(access.write::<f32>(values), values.width);
+            pool.for_each_chunk(access.rows(op.input), 8, |range| {
+                for row in range {
+                    // SAFETY: every row is visited once.
+                    let (keys, values) = unsafe { (keys.row(row), values.row(row)) };
+                    for head in 0..heads {
+                        let at = (head * shape.steps + step) * head_dim;
+                        rotated(row, head, &mut keys[at..at + head_dim]);
+                        values[at..at + head_dim].copy_from_slice(value(row, head));
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// Heads are never wider than this; models check it when they load.
+pub const MOST_HEAD_DIM: usize = 512;

@@ -1,0 +1,123 @@
+//! AVX-512: sixteen lanes, 32 registers.
+
+use super::Vector;
+use std::arch::x86_64::*;
+
+/// One 512-bit register.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512(__m512);
+
+/// The lanes below `count`.
+#[inline(always)]
+fn first(count: usize) -> __mmask16 {
+    ((1u32 << count) - 1) as __mmask16
+}
+
+// SAFETY (of every block below): the processor has AVX-512, see the module above; loads and stores touch only what
+// the caller vouches for.
+impl Vector for Avx512 {
+    const LANES: usize = 16;
+    const TILE_ROWS: usize = 8;
+
+    #[inline(always)]
+    fn splat(value: f32) -> Self {
+        // SAFETY: see the impl.
+        Self(unsafe { _mm512_set1_ps(value) })
+    }
+
+    #[inline(always)]
+    unsafe fn load(source: *const f32) -> Self {
+        // SAFETY: see the impl.
+        Self(unsafe { _mm512_loadu_ps(source) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, target: *mut f32) {
+        // SAFETY: see the impl.
+        unsafe { _mm512_storeu_ps(target, self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_first(source: *const f32, count: usize) -> Self {
+        // SAFETY: see the impl; lanes that are masked out are not read.
+        Self(unsafe { _mm512_maskz_loadu_ps(first(count), source) })
+    }
+
+    #[inline(always)]
+    unsafe fn store_first(self, target: *mut f32, count: usize) {
+        // SAFETY: see the impl; lanes that are masked out are not written.
+        unsafe { _mm512_mask_storeu_ps(target, first(count), self.0) }
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        // SAFETY: see the impl.
+        Self(unsafe { _mm512_add_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        // SAFETY: see the impl.
+        Self(unsafe { _mm512_sub_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        // SAFETY: see the impl.
+        Self(unsafe { _mm512_mul_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn div(self, other: Self) -> Self {
+        // SAFETY: see the impl.
+        Self(unsafe { _mm512_div_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn mul_add(self, factor: Self, addend: Self) -> Self {
+        // SAFETY: see the impl.
+        Self(unsafe { _mm512_fmadd_ps(self.0, factor.0, addend.0) })
+    }
+
+    #[inline(always)]
+    fn at_least(self, bound: Self) -> Self {
+        // SAFETY: see the impl; the instruction returns its second operand unless the first is larger.
+        Self(unsafe { _mm512_max_ps(bound.0, self.0) })
+    }
+
+    #[inline(always)]
+    fn at_most(self, bound: Self) -> Self {
+        // SAFETY: see the impl; the instruction returns its second operand unless the first is smaller.
+        Self(unsafe { _mm512_min_ps(bound.0, self.0) })
+    }
+
+    #[inline(always)]
+    fn power_of_two(self) -> Self {
+        // SAFETY: see the impl.
+        Self(unsafe {
+            let exponent = _mm512_slli_epi32::<23>(_mm512_castps_si512(self.0));
+            _mm512_castsi512_ps(_mm512_add_epi32(exponent, _mm512_set1_epi32(1.0f32.to_bits() as i32)))
+        })
+    }
+
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        // SAFETY: see the impl.
+        unsafe {
+            let eight = _mm256_add_ps(_mm512_castps512_ps256(self.0), _mm512_extractf32x8_ps::<1>(self.0));
+            super::avx2::sum(eight)
+        }
+    }
+
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        // SAFETY: see the impl.
+        unsafe { _mm512_reduce_max_ps(self.0) }
+    }
+
+    #[inline(always)]
+    fn prefetch(address: *const f32) {
+        // SAFETY: a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
+    }
+}

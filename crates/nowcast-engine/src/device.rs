@@ -1,0 +1,64 @@
+//! What a device offers: it takes weights, and it runs plans over them.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::extent::Live;
+use crate::plan::{Plan, Section, Tensor};
+use crate::weights::WeightList;
+
+/// A processor with memory: the CPU, or a GPU.
+pub trait Device: Send + Sync {
+    /// The device in words.
+    fn describe(&self) -> String;
+
+    /// Takes a model's weights into the layout its kernels read.
+    ///
+    /// # Errors
+    /// Not enough memory.
+    fn load(&self, weights: WeightList<'_>) -> Result<Arc<dyn Resident>>;
+}
+
+/// A model's weights on a device.
+pub trait Resident: Send + Sync {
+    /// Bytes the weights occupy.
+    fn bytes(&self) -> usize;
+
+    /// Reserves the memory of a plan and makes it ready to run.
+    ///
+    /// # Errors
+    /// Not enough memory.
+    fn prepare(self: Arc<Self>, plan: Arc<Plan>) -> Result<Box<dyn Executable>>;
+}
+
+/// What varies from run to run without a new plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Launch {
+    /// How much of the plan's capacity is live.
+    pub live: Live,
+    /// Seed of the random numbers.
+    pub seed: u64,
+    /// Index of the first sample path of this run.
+    pub first_sample: u32,
+}
+
+/// A plan with its memory, ready to run any number of times.
+pub trait Executable: Send {
+    /// The plan.
+    fn plan(&self) -> &Plan;
+
+    /// Writes the leading rows of an f32 input; `values` is a whole number of rows.
+    fn write(&mut self, tensor: Tensor, values: &[f32]);
+
+    /// Writes the leading rows of an i32 input.
+    fn write_integers(&mut self, tensor: Tensor, values: &[i32]);
+
+    /// Runs one section.
+    ///
+    /// # Errors
+    /// The device failed; the message names the operation.
+    fn run(&mut self, section: Section, launch: &Launch) -> Result<()>;
+
+    /// Copies the leading rows of an f32 or f64 output.
+    fn read(&mut self, tensor: Tensor, values: &mut [f64]);
+}

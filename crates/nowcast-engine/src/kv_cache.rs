@@ -1,0 +1,52 @@
+//! Keys and values of one forecast: the context once per series, the future once per path.
+//!
+//! The write head is data: the planner knows it as [`Live::context`] plus a decode step, and a device keeps
+//! the same number as a scalar its kernels read. It never becomes part of a plan.
+//!
+//! [`Live::context`]: crate::extent::Live
+
+use crate::extent::Rows;
+use crate::plan::{PlanBuilder, Tensor};
+
+/// Shape of the caches of all attention layers of a model.
+#[derive(Debug, Clone, Copy)]
+pub struct CacheShape {
+    /// Number of series.
+    pub series: Rows,
+    /// Number of heads.
+    pub heads: usize,
+    /// Components of one head.
+    pub head_dim: usize,
+    /// Tokens prepended to the context.
+    pub extra: usize,
+    /// Decode steps that append to the cache.
+    pub steps: usize,
+}
+
+/// The cache of one attention layer.
+#[derive(Debug, Clone, Copy)]
+pub struct LayerCache {
+    /// Shape of all caches.
+    pub shape: CacheShape,
+    /// Keys of the context, transposed: `[series, heads, head_dim, capacity]`.
+    pub context_keys: Tensor,
+    /// Values of the context: `[series, heads, capacity, head_dim]`.
+    pub context_values: Tensor,
+    /// Keys and values of the steps, `[series, samples, heads, steps, head_dim]` each.
+    pub suffix: Option<(Tensor, Tensor)>,
+}
+
+impl LayerCache {
+    /// Reserves the cache of one layer.
+    pub fn new(plan: &mut PlanBuilder, shape: CacheShape) -> Self {
+        let capacity = plan.capacity().context + shape.extra;
+        let row = shape.heads * shape.head_dim;
+        let context_keys = plan.tensor(shape.series, row * capacity);
+        let context_values = plan.tensor(shape.series, row * capacity);
+        let suffix = (shape.steps > 0).then(|| {
+            let paths = shape.series.times_samples();
+            (plan.tensor(paths, row * shape.steps), plan.tensor(paths, row * shape.steps))
+        });
+        Self { shape, context_keys, context_values, suffix }
+    }
+}

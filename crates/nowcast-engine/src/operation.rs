@@ -1,0 +1,405 @@
+//! The operations a plan is made of: data, not calls. Every device implements each of them.
+
+use std::ops::Range;
+
+use crate::extent::Rows;
+use crate::kv_cache::LayerCache;
+use crate::plan::Tensor;
+use crate::rotary::Rotary;
+use crate::head::Head;
+use crate::scaler::Scaler;
+use crate::weights::{LinearId, VectorId};
+
+/// One operation of a plan.
+#[derive(Debug, Clone)]
+pub enum Operation {
+    /// Scales the context by its causal statistics.
+    ScaleContext(ScaleContext),
+    /// Continues the statistics over one newly predicted patch and scales it.
+    ScaleStep(ScaleStep),
+    /// Puts one label token before the tokens of every series.
+    PrependLabel(PrependLabel),
+    /// `output = norm(input) · Wᵀ + bias + residual`.
+    Linear(Linear),
+    /// RMS norm on its own (unfused modes).
+    Norm(Norm),
+    /// `silu(gate) * value` on its own (unfused modes).
+    SwiGlu(SwiGlu),
+    /// Sum of two tensors (unfused modes).
+    Add(Add),
+    /// Cosines and sines of the positions of this pass.
+    RotaryTable(RotaryTable),
+    /// Rotates queries in place.
+    RotateQuery(RotateQuery),
+    /// Rotates keys and writes keys and values at the cache's write head.
+    AppendCache(AppendCache),
+    /// Causal attention of the context over itself.
+    AttendContext(AttendContext),
+    /// Attention of one new token per path over the shared context and its own past.
+    AttendStep(AttendStep),
+    /// Attention between variates of one group at the same time step.
+    AttendGroup(AttendGroup),
+    /// Keeps the last row of every series.
+    LastRow(LastRow),
+    /// Turns raw head outputs into mixture parameters.
+    ActivateMixture(ActivateMixture),
+    /// Appends the mixture mean to every path.
+    MeanMixture(DrawMixture),
+    /// Appends one draw from the mixture to every path.
+    SampleMixture(DrawMixture),
+    /// Replaces predictions of exogenous variates by their known future.
+    OverwriteExogenous(OverwriteExogenous),
+}
+
+/// See [`Operation::ScaleContext`]. Shapes: `values`, `mask`, `scaled`, `location`, `scale` are
+/// `[series, context, patch]`; `state` is `[series, 6]` in f64.
+#[derive(Debug, Clone)]
+pub struct ScaleContext {
+    /// Which statistics.
+    pub scaler: Scaler,
+    /// Values in real units; masked ones still carry a value.
+    pub values: Tensor,
+    /// 1 where a point is valid, 0 where it is masked.
+    pub mask: Tensor,
+    /// `(value - location) / scale`.
+    pub scaled: Tensor,
+    /// Location of every point.
+    pub location: Tensor,
+    /// Scale of every point.
+    pub scale: Tensor,
+    /// Running statistics after the context.
+    pub state: Tensor,
+    /// Number of series.
+    pub series: Rows,
+}
+
+/// See [`Operation::ScaleStep`]. The newest patch is read from `paths[.., column..column + patch]`.
+#[derive(Debug, Clone)]
+pub struct ScaleStep {
+    /// Which statistics.
+    pub scaler: Scaler,
+    /// Predicted values in real units, `[paths, horizon]`.
+    pub paths: Tensor,
+    /// First column of the newest patch.
+    pub column: usize,
+    /// Statistics after the context, `[series, 6]`; `None` continues `state` itself.
+    pub context_state: Option<Tensor>,
+    /// Statistics of every path, `[paths, 6]`.
+    pub state: Tensor,
+    /// `[paths, patch]`.
+    pub scaled: Tensor,
+    /// `[paths, patch]`.
+    pub location: Tensor,
+    /// `[paths, patch]`.
+    pub scale: Tensor,
+}
+
+/// See [`Operation::PrependLabel`].
+#[derive(Debug, Clone)]
+pub struct PrependLabel {
+    /// `[series, context, width]`.
+    pub input: Tensor,
+    /// `[series, 1 + context, width]`.
+    pub output: Tensor,
+    /// Label of ordinary variates.
+    pub target: VectorId,
+    /// Label of exogenous variates.
+    pub exogenous: VectorId,
+    /// Variates of one item.
+    pub variates: usize,
+    /// How many of the last variates are exogenous.
+    pub exogenous_variates: usize,
+    /// Number of series.
+    pub series: Rows,
+}
+
+/// See [`Operation::Linear`].
+#[derive(Debug, Clone)]
+pub struct Linear {
+    /// The matrix.
+    pub weight: LinearId,
+    /// `[rows, inputs]`.
+    pub input: Tensor,
+    /// Outputs computed; the output tensor is as wide as this range.
+    pub columns: Range<usize>,
+    /// `[rows, columns]`.
+    pub output: Tensor,
+    /// Divides each input row by its root mean square, with this epsilon.
+    pub norm_epsilon: Option<f32>,
+    /// `[rows, columns]`, added to the product.
+    pub residual: Option<Tensor>,
+}
+
+/// See [`Operation::Norm`].
+#[derive(Debug, Clone)]
+pub struct Norm {
+    /// `[rows, width]`.
+    pub input: Tensor,
+    /// `[rows, width]`.
+    pub output: Tensor,
+    /// Scale of each column.
+    pub scale: VectorId,
+    /// Added to the mean square.
+    pub epsilon: f32,
+}
+
+/// See [`Operation::SwiGlu`].
+#[derive(Debug, Clone)]
+pub struct SwiGlu {
+    /// `[rows, 2 hidden]`: gates, then values.
+    pub input: Tensor,
+    /// `[rows, hidden]`.
+    pub output: Tensor,
+}
+
+/// See [`Operation::Add`].
+#[derive(Debug, Clone)]
+pub struct Add {
+    /// `[rows, width]`.
+    pub left: Tensor,
+    /// `[rows, width]`.
+    pub right: Tensor,
+    /// `[rows, width]`.
+    pub output: Tensor,
+}
+
+/// Where the tokens of a pass stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Position {
+    /// Positions `0..tokens` of the context, `extra` of them prepended.
+    Context {
+        /// Prepended tokens.
+        extra: usize,
+    },
+    /// The one position `live context + extra + step`.
+    Step {
+        /// Prepended tokens.
+        extra: usize,
+        /// Decode step, counted from 0.
+        step: usize,
+    },
+}
+
+/// See [`Operation::RotaryTable`]. `table` is `[positions, 4 head_dim]`: cosine and sine for queries,
+/// cosine and sine for keys, the xPos factor multiplied in.
+#[derive(Debug, Clone)]
+pub struct RotaryTable {
+    /// The embedding.
+    pub rotary: Rotary,
+    /// Positions of this pass.
+    pub position: Position,
+    /// Whether the xPos anchor is that of the context whatever the position.
+    pub context_anchor: bool,
+    /// The table.
+    pub table: Tensor,
+}
+
+/// See [`Operation::RotateQuery`].
+#[derive(Debug, Clone)]
+pub struct RotateQuery {
+    /// The embedding.
+    pub rotary: Rotary,
+    /// `[rows, width]`, changed in place.
+    pub tensor: Tensor,
+    /// First column of the queries.
+    pub column: usize,
+    /// Number of heads.
+    pub heads: usize,
+    /// Rows of [`RotaryTable`].
+    pub table: Tensor,
+    /// Which row of the table a tensor row takes.
+    pub tokens: Tokens,
+}
+
+/// Which tokens of the context a tensor's rows hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tokens {
+    /// All of them, series after series.
+    All,
+    /// The last one of every series.
+    Last,
+    /// One new token: every row has the same position.
+    Step,
+}
+
+/// See [`Operation::AppendCache`].
+#[derive(Debug, Clone)]
+pub struct AppendCache {
+    /// The embedding.
+    pub rotary: Rotary,
+    /// `[rows, width]`.
+    pub input: Tensor,
+    /// First column of the keys.
+    pub key_column: usize,
+    /// First column of the values.
+    pub value_column: usize,
+    /// Rows of [`RotaryTable`].
+    pub table: Tensor,
+    /// Where to write.
+    pub cache: LayerCache,
+    /// The step to write, or `None` for the whole context.
+    pub step: Option<usize>,
+}
+
+/// See [`Operation::AttendContext`]. Queries are scaled already.
+#[derive(Debug, Clone)]
+pub struct AttendContext {
+    /// `[series, tokens, width]` or, for [`Tokens::Last`], `[series, width]`.
+    pub query: Tensor,
+    /// First column of the queries.
+    pub query_column: usize,
+    /// Keys and values.
+    pub cache: LayerCache,
+    /// As many rows as `query`, `[.., heads · head_dim]`.
+    pub output: Tensor,
+    /// Which tokens ask.
+    pub tokens: Tokens,
+}
+
+/// See [`Operation::AttendStep`]. Queries are scaled already.
+#[derive(Debug, Clone)]
+pub struct AttendStep {
+    /// `[series, samples, width]`.
+    pub query: Tensor,
+    /// First column of the queries.
+    pub query_column: usize,
+    /// Keys and values.
+    pub cache: LayerCache,
+    /// `[series, samples, heads · head_dim]`.
+    pub output: Tensor,
+    /// Steps `0..=step` of its own past are seen.
+    pub step: usize,
+}
+
+/// See [`Operation::AttendGroup`]. Queries are scaled already.
+#[derive(Debug, Clone)]
+pub struct AttendGroup {
+    /// `[batch, variates, inner, 3 · heads · head_dim]`: queries, keys, values.
+    pub qkv: Tensor,
+    /// Group of every series, `[batch, variates]` in i32.
+    pub groups: Tensor,
+    /// `[batch, variates, inner, heads · head_dim]`.
+    pub output: Tensor,
+    /// Variates of one item.
+    pub variates: usize,
+    /// Rows of one variate: tokens or samples.
+    pub inner: Rows,
+    /// Number of heads.
+    pub heads: usize,
+}
+
+/// See [`Operation::LastRow`].
+#[derive(Debug, Clone)]
+pub struct LastRow {
+    /// `[series, tokens, width]`.
+    pub input: Tensor,
+    /// `[series, width]`.
+    pub output: Tensor,
+    /// Number of series.
+    pub series: Rows,
+}
+
+/// See [`Operation::ActivateMixture`]. All outputs are `[rows, positions, components]`.
+#[derive(Debug, Clone)]
+pub struct ActivateMixture {
+    /// Raw head outputs, `[rows, positions, 4 components]` (3 without mixture weights).
+    pub parameters: Tensor,
+    /// What the head predicts.
+    pub head: Head,
+    /// Positions of the patch.
+    pub positions: usize,
+    /// Degrees of freedom, above 2.
+    pub degrees_of_freedom: Tensor,
+    /// Locations in scaled units.
+    pub location: Tensor,
+    /// Scales in scaled units.
+    pub scale: Tensor,
+    /// Mixture logits.
+    pub logits: Tensor,
+}
+
+/// See [`Operation::MeanMixture`] and [`Operation::SampleMixture`].
+#[derive(Debug, Clone)]
+pub struct DrawMixture {
+    /// Raw head outputs, one row per series or per path.
+    pub parameters: Tensor,
+    /// Affine location of each point, rows as `parameters`.
+    pub location: Tensor,
+    /// Affine scale of each point, rows as `parameters`.
+    pub scale: Tensor,
+    /// Whether rows are per series, shared by its samples.
+    pub shared: bool,
+    /// What the head predicts.
+    pub head: Head,
+    /// Positions to draw.
+    pub positions: usize,
+    /// Random stream of each series, `[series]` in i32.
+    pub streams: Tensor,
+    /// `[paths, horizon]`.
+    pub paths: Tensor,
+    /// First column to write.
+    pub column: usize,
+    /// Decode step, counted from 0; part of the random key.
+    pub step: usize,
+    /// Number of series.
+    pub series: Rows,
+}
+
+/// See [`Operation::OverwriteExogenous`].
+#[derive(Debug, Clone)]
+pub struct OverwriteExogenous {
+    /// `[batch, variates, samples, horizon]`.
+    pub paths: Tensor,
+    /// `[batch, exogenous, horizon]`.
+    pub future: Tensor,
+    /// Columns to replace.
+    pub columns: Range<usize>,
+    /// Variates of one item.
+    pub variates: usize,
+    /// How many of the last variates are exogenous.
+    pub exogenous: usize,
+}
+
+impl Operation {
+    /// Calls `visit` for every tensor the operation touches.
+    pub(crate) fn each_tensor(&self, visit: &mut dyn FnMut(Tensor)) {
+        let mut all = |tensors: &[Tensor]| tensors.iter().copied().for_each(&mut *visit);
+        let context = |cache: &LayerCache| [cache.context_keys, cache.context_values];
+        let suffix = |cache: &LayerCache| cache.suffix.map_or(context(cache), |(keys, values)| [keys, values]);
+        match self {
+            Self::ScaleContext(op) => all(&[op.values, op.mask, op.scaled, op.location, op.scale, op.state]),
+            Self::ScaleStep(op) => {
+                all(&[op.paths, op.context_state.unwrap_or(op.state), op.state, op.scaled, op.location, op.scale]);
+            }
+            Self::PrependLabel(op) => all(&[op.input, op.output]),
+            Self::Linear(op) => all(&[op.input, op.output, op.residual.unwrap_or(op.output)]),
+            Self::Norm(op) => all(&[op.input, op.output]),
+            Self::SwiGlu(op) => all(&[op.input, op.output]),
+            Self::Add(op) => all(&[op.left, op.right, op.output]),
+            Self::RotaryTable(op) => all(&[op.table]),
+            Self::RotateQuery(op) => all(&[op.tensor, op.table]),
+            Self::AppendCache(op) => {
+                all(&[op.input, op.table]);
+                all(&if op.step.is_some() { suffix(&op.cache) } else { context(&op.cache) });
+            }
+            Self::AttendContext(op) => {
+                all(&[op.query, op.output]);
+                all(&context(&op.cache));
+            }
+            Self::AttendStep(op) => {
+                all(&[op.query, op.output]);
+                all(&context(&op.cache));
+                all(&suffix(&op.cache));
+            }
+            Self::AttendGroup(op) => all(&[op.qkv, op.groups, op.output]),
+            Self::LastRow(op) => all(&[op.input, op.output]),
+            Self::ActivateMixture(op) => {
+                all(&[op.parameters, op.degrees_of_freedom, op.location, op.scale, op.logits]);
+            }
+            Self::MeanMixture(op) | Self::SampleMixture(op) => {
+                all(&[op.parameters, op.location, op.scale, op.streams, op.paths]);
+            }
+            Self::OverwriteExogenous(op) => all(&[op.paths, op.future]),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A static plan: every buffer, offset and operation of one forecast shape, fixed before the first number is read.
+//!
+//! A model describes its forward pass to a [`PlanBuilder`]; [`PlanBuilder::finish`] lays all tensors out in one
+//! arena, sharing memory between tensors that are never live together. The plan knows its bytes before it runs.
+
+mod builder;
+mod layout;
+
+pub use builder::{Norm, PlanBuilder};
+
+use crate::extent::{Live, Rows};
+use crate::operation::Operation;
+
+/// What a tensor holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Element {
+    /// 32-bit floats.
+    F32,
+    /// 64-bit floats.
+    F64,
+    /// 32-bit integers.
+    I32,
+}
+
+impl Element {
+    /// Bytes of one value.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Element::F32 | Element::I32 => 4,
+            Element::F64 => 8,
+        }
+    }
+}
+
+/// A row-major matrix in a plan's arena; its live rows are contiguous from its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tensor {
+    pub(crate) index: usize,
+    /// Number of rows.
+    pub rows: Rows,
+    /// Values of one row.
+    pub width: usize,
+    /// What it holds.
+    pub element: Element,
+}
+
+/// The two halves of a forecast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Section {
+    /// The context, once per series.
+    Prefill,
+    /// The future; may run several times over one prefill, for further sample paths.
+    Decode,
+}
+
+/// See the [module documentation](self).
+#[derive(Debug)]
+pub struct Plan {
+    capacity: Live,
+    operations: Vec<Operation>,
+    prefill: usize,
+    offsets: Vec<usize>,
+    sizes: Vec<usize>,
+    bytes: usize,
+}
+
+impl Plan {
+    /// Greatest extents the plan can run.
+    pub fn capacity(&self) -> Live {
+        self.capacity
+    }
+
+    /// Bytes of the arena.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Operations of a section, in order.
+    pub fn operations(&self, section: Section) -> &[Operation] {
+        match section {
+            Section::Prefill => &self.operations[..self.prefill],
+            Section::Decode => &self.operations[self.prefill..],
+        }
+    }
+
+    /// Byte offset of a tensor in the arena.
+    pub fn offset(&self, tensor: Tensor) -> usize {
+        self.offsets[tensor.index]
+    }
+
+    /// Bytes of a tensor at full capacity.
+    pub fn tensor_bytes(&self, tensor: Tensor) -> usize {
+        self.sizes[tensor.index]
+    }
+}
+
+impl Tensor {
+    /// The same values as another matrix; a fixed number of rows of one make one row of the other.
+    #[must_use]
+    pub const fn reshaped(self, rows: Rows, width: usize) -> Self {
+        Self { rows, width, ..self }
+    }
+}

@@ -1,0 +1,301 @@
+//! The packed linear layer against a plain loop in `f64`, and against itself in other company.
+
+use nowcast_engine::cpu::detect::InstructionSet;
+use nowcast_engine::cpu::linear::{Addend, GateHalf, Layout, LinearCall, PackedLinear, depth_block};
+use nowcast_engine::cpu::pool::ThreadPool;
+use proptest::prelude::*;
+use std::ops::Range;
+
+/// Half a unit in the last place of 1: the relative error of one rounding.
+const ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;
+
+/// Reproducible values in -1..1.
+fn noise(seed: u64, len: usize) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    };
+    (0..len).map(next).collect()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Nothing,
+    Output,
+    Rows,
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    layout: Layout,
+    outputs: usize,
+    inputs: usize,
+    rows: usize,
+    columns: Range<usize>,
+    padding: usize,
+    bias: bool,
+    norm: bool,
+    addend: Kind,
+}
+
+impl Case {
+    fn new(outputs: usize, inputs: usize, rows: usize) -> Self {
+        let columns = 0..outputs;
+        let (layout, padding, bias, norm, addend) = (Layout::Plain, 0, false, false, Kind::Nothing);
+        Self { layout, outputs, inputs, rows, columns, padding, bias, norm, addend }
+    }
+
+    fn weight_rows(&self) -> usize {
+        if self.layout == Layout::Plain { self.outputs } else { 2 * self.outputs }
+    }
+
+    fn weights(&self) -> Vec<f32> {
+        noise(1, self.weight_rows() * self.inputs)
+    }
+
+    fn bias(&self) -> Option<Vec<f32>> {
+        self.bias.then(|| noise(2, self.weight_rows()))
+    }
+
+    fn linear(&self, pool: &ThreadPool) -> PackedLinear {
+        let weights = self.weights();
+        let row =
+            |row: usize, values: &mut [f32]| values.copy_from_slice(&weights[row * values.len()..][..values.len()]);
+        PackedLinear::pack(self.layout, self.outputs, self.inputs, row, self.bias().as_deref(), pool)
+    }
+
+    /// The input, with NaN wherever it must not be read.
+    fn input(&self) -> Vec<f32> {
+        let stride = self.inputs + self.padding;
+        let mut input = noise(3, self.rows * stride);
+        for row in input.chunks_mut(stride) {
+            row[self.inputs..].fill(f32::NAN);
+        }
+        input
+    }
+
+    fn addend(&self) -> Vec<f32> {
+        noise(4, self.rows * (self.outputs + self.padding))
+    }
+
+    /// Applies the layer, checks that nothing but the result was written, and returns it as `[rows, columns]`.
+    fn apply(&self, linear: &PackedLinear, set: InstructionSet, pool: &ThreadPool) -> Vec<f32> {
+        const SENTINEL: f32 = 12_345.678;
+        let stride = self.outputs + self.padding;
+        let (input, addend) = (self.input(), self.addend());
+        let mut output = vec![SENTINEL; self.rows * stride];
+        for (output, addend) in output.chunks_mut(stride).zip(addend.chunks(stride)) {
+            let columns = self.columns.clone();
+            match self.addend {
+                Kind::Output => output[columns.clone()].copy_from_slice(&addend[columns]),
+                _ => output[columns].fill(f32::NAN),
+            }
+        }
+        let call = LinearCall {
+            input: &input,
+            input_stride: self.inputs + self.padding,
+            rows: self.rows,
+            columns: self.columns.clone(),
+            output: &mut output,
+            output_stride: stride,
+            norm_epsilon: self.norm.then_some(1e-5),
+            addend: match self.addend {
+                Kind::Nothing => Addend::Nothing,
+                Kind::Output => Addend::Output,
+                Kind::Rows => Addend::Rows { values: &addend, stride },
+            },
+        };
+        linear.apply_with(set, call, pool);
+        let mut result = Vec::new();
+        for row in output.chunks(stride) {
+            for (column, value) in row.iter().enumerate() {
+                assert!(self.columns.contains(&column) || *value == SENTINEL, "column {column} was touched");
+            }
+            result.extend_from_slice(&row[self.columns.clone()]);
+        }
+        result
+    }
+
+    /// The result in `f64` and a bound on the error of `f32`.
+    ///
+    /// A sum of n products rounded at every step is off by at most n roundings of the sum of their magnitudes (two per
+    /// product where the product is rounded as well); the epilogue adds one rounding for each of its few operations.
+    fn twin(&self) -> Vec<(f64, f64)> {
+        let (weights, bias, input, addend) = (self.weights(), self.bias(), self.input(), self.addend());
+        let stride = self.inputs + self.padding;
+        let mut results = Vec::new();
+        for row in 0..self.rows {
+            let x: Vec<f64> = input[row * stride..][..self.inputs].iter().map(|x| f64::from(*x)).collect();
+            let mean = x.iter().map(|x| x * x).sum::<f64>() / self.inputs as f64;
+            let scale = if self.norm { 1.0 / (mean + f64::from(1e-5f32)).sqrt() } else { 1.0 };
+            let dot = |index: usize| {
+                let weights = &weights[index * self.inputs..][..self.inputs];
+                let (mut sum, mut magnitude) = (0.0, 0.0);
+                for (x, weight) in x.iter().zip(weights) {
+                    sum += x * f64::from(*weight) * scale;
+                    magnitude += (x * f64::from(*weight) * scale).abs();
+                }
+                let bias = bias.as_ref().map_or(0.0, |bias| f64::from(bias[index]));
+                let roundings = 2.0 * (depth_block(self.inputs) + self.inputs / depth_block(self.inputs)) as f64 + 4.0;
+                (sum + bias, ROUNDING * roundings * (magnitude + bias.abs()))
+            };
+            for column in self.columns.clone() {
+                let (mut value, mut error) = match self.layout {
+                    Layout::Plain => dot(column),
+                    Layout::Gated(half) => {
+                        let (first, second) = (dot(column), dot(self.outputs + column));
+                        let (gate, value) = if half == GateHalf::First { (first, second) } else { (second, first) };
+                        let silu = gate.0 / (1.0 + (-gate.0).exp());
+                        // The slope of silu is below 1.1; its own error is 4 units, 8 roundings.
+                        let error = (1.1 * gate.1 + 8.0 * ROUNDING * silu.abs()) * (value.0.abs() + value.1)
+                            + silu.abs() * value.1;
+                        (silu * value.0, error + ROUNDING * (silu * value.0).abs())
+                    }
+                };
+                if self.addend != Kind::Nothing {
+                    value += f64::from(addend[row * (self.outputs + self.padding) + column]);
+                    error += ROUNDING * value.abs();
+                }
+                results.push((value, error * 1.01));
+            }
+        }
+        results
+    }
+
+    fn check(&self, pool: &ThreadPool) {
+        let linear = self.linear(pool);
+        let twin = self.twin();
+        let mut fused: Option<(InstructionSet, Vec<f32>)> = None;
+        for set in InstructionSet::supported() {
+            let result = self.apply(&linear, set, pool);
+            for (index, (result, (exact, bound))) in result.iter().zip(&twin).enumerate() {
+                let error = (f64::from(*result) - exact).abs();
+                assert!(error <= *bound, "{}: {self:?}, {index}: {result} for {exact}, bound {bound:e}", set.name());
+            }
+            if set.is_fused() {
+                let (first, expected) = fused.get_or_insert_with(|| (set, result.clone()));
+                assert!(bits(&result) == bits(expected), "{} differs from {}: {self:?}", set.name(), first.name());
+            }
+        }
+    }
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+#[test]
+fn shapes_of_the_models_match_the_twin() {
+    let pool = ThreadPool::new(2);
+    for (outputs, inputs, rows) in [(96, 64, 8), (60, 12, 5), (97, 768, 9), (33, 3072, 3), (1, 1, 1), (144, 257, 17)] {
+        Case::new(outputs, inputs, rows).check(&pool);
+    }
+}
+
+#[test]
+fn everything_at_once_matches_the_twin() {
+    let pool = ThreadPool::new(3);
+    for layout in [Layout::Plain, Layout::Gated(GateHalf::First), Layout::Gated(GateHalf::Second)] {
+        for addend in [Kind::Nothing, Kind::Output, Kind::Rows] {
+            let case =
+                Case { layout, columns: 7..61, padding: 5, bias: true, norm: true, addend, ..Case::new(70, 300, 11) };
+            case.check(&pool);
+        }
+    }
+}
+
+#[test]
+fn the_digits_of_a_row_do_not_depend_on_its_company() {
+    for layout in [Layout::Plain, Layout::Gated(GateHalf::First)] {
+        for set in InstructionSet::supported() {
+            let (one, many) = (ThreadPool::new(1), ThreadPool::new(3));
+            let all = Case { layout, bias: true, norm: true, addend: Kind::Rows, ..Case::new(75, 700, 300) };
+            let linear = all.linear(&many);
+            let expected = all.apply(&linear, set, &one);
+            for rows in [1, 2, 3, 8, 9, 32, 256, 300] {
+                for columns in [0..75, 33..34, 16..75, 5..70] {
+                    for pool in [&one, &many] {
+                        let case = Case { rows, columns: columns.clone(), ..all.clone() };
+                        let result = case.apply(&linear, set, pool);
+                        for (result, expected) in result.chunks(columns.len()).zip(expected.chunks(75)) {
+                            let expected = &expected[columns.clone()];
+                            assert!(bits(result) == bits(expected), "{} {rows} rows, columns {columns:?}", set.name());
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_place_of_a_row_does_not_matter() {
+    let pool = ThreadPool::new(2);
+    let case = Case { norm: true, ..Case::new(40, 520, 1) };
+    let linear = case.linear(&pool);
+    let row = case.input();
+    for set in InstructionSet::supported() {
+        let expected = case.apply(&linear, set, &pool);
+        for rows in [7, 8, 9, 130] {
+            let input = row.repeat(rows);
+            let mut output = vec![0.0; rows * 40];
+            let call = LinearCall {
+                input: &input,
+                input_stride: 520,
+                rows,
+                columns: 0..40,
+                output: &mut output,
+                output_stride: 40,
+                norm_epsilon: Some(1e-5),
+                addend: Addend::Nothing,
+            };
+            linear.apply_with(set, call, &pool);
+            assert!(output.chunks(40).all(|result| bits(result) == bits(&expected)), "{} {rows} rows", set.name());
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "do not fit")]
+fn a_short_output_is_refused() {
+    let pool = ThreadPool::new(1);
+    let case = Case::new(40, 20, 2);
+    let mut output = vec![0.0; 79];
+    let call = LinearCall {
+        input: &case.input(),
+        input_stride: 20,
+        rows: 2,
+        columns: 0..40,
+        output: &mut output,
+        output_stride: 40,
+        norm_epsilon: None,
+        addend: Addend::Nothing,
+    };
+    case.linear(&pool).apply(call, &pool);
+}
+
+fn layouts() -> impl Strategy<Value = Layout> {
+    prop_oneof![Just(Layout::Plain), Just(Layout::Gated(GateHalf::First)), Just(Layout::Gated(GateHalf::Second))]
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let addends = prop_oneof![Just(Kind::Nothing), Just(Kind::Output), Just(Kind::Rows)];
+    (layouts(), 1..100usize, 1..600usize, 0..20usize, 0..9usize, any::<(bool, bool)>(), addends, any::<(u8, u8)>())
+        .prop_map(|(layout, outputs, inputs, rows, padding, (bias, norm), addend, (start, length))| {
+            let start = usize::from(start) % outputs;
+            let columns = start..start + usize::from(length) % (outputs - start + 1);
+            Case { layout, outputs, inputs, rows, columns, padding, bias, norm, addend }
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_shape_matches_the_twin(case in cases(), threads in 1..4usize) {
+        case.check(&ThreadPool::new(threads));
+    }
+}

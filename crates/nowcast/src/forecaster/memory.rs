@@ -1,0 +1,114 @@
+//! How much memory a forecast may take, and how it is cut to fit.
+
+use nowcast_engine::extent::Live;
+
+use crate::toto::forward::Shape;
+use crate::{Error, Result};
+
+/// A plan grows no larger than this by itself; more would not be faster.
+const COMFORTABLE_PLAN: usize = 1 << 30;
+
+/// Rows of a decode pass below which products stop being efficient: samples are cut down to here first.
+const EFFICIENT_ROWS: usize = 1024;
+
+/// The largest capacity within `budget` bytes. `bytes` tells what a plan of a shape takes.
+pub(super) fn fit(mut shape: Shape, limit: Option<usize>, bytes: impl Fn(Shape) -> Result<usize>) -> Result<Shape> {
+    let budget = limit.unwrap_or(COMFORTABLE_PLAN);
+    loop {
+        let needed = bytes(shape)?;
+        let Live { batch, samples, .. } = shape.capacity;
+        if needed <= budget || (limit.is_none() && batch == 1 && samples == 1) {
+            return Ok(shape);
+        }
+        if samples > 1 && (batch == 1 || batch * samples * shape.variates > EFFICIENT_ROWS) {
+            shape.capacity.samples = samples.div_ceil(2);
+        } else if batch > 1 {
+            shape.capacity.batch = batch.div_ceil(2);
+        } else {
+            return Err(Error::Memory(format!(
+                "one series with one sample needs {} beside the weights where {} are left: raise the memory limit or shorten context and horizon",
+                in_words(needed),
+                in_words(budget)
+            )));
+        }
+    }
+}
+
+/// Bytes that can still be had, where the system tells.
+pub(super) fn available() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    line.split_whitespace().nth(1)?.parse::<usize>().ok()?.checked_mul(1024)
+}
+
+/// Refuses results that the machine or the limit cannot hold.
+pub(super) fn check_results(bytes: Option<usize>, limit: Option<usize>) -> Result<()> {
+    let most = limit.or_else(available).unwrap_or(usize::MAX);
+    match bytes {
+        Some(bytes) if bytes <= most => Ok(()),
+        _ => Err(Error::Memory(format!(
+            "the sample paths alone need {} where {} can be had: ask for fewer samples, steps or series at once",
+            bytes.map_or_else(|| "more than the address space".into(), in_words),
+            in_words(most)
+        ))),
+    }
+}
+
+/// Bytes as people read them.
+pub fn in_words(bytes: usize) -> String {
+    let mut value = bytes as f64;
+    for unit in ["bytes", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if unit == "bytes" { format!("{bytes} bytes") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toto::forward::Decode;
+
+    fn shape(batch: usize, samples: usize) -> Shape {
+        Shape {
+            capacity: Live { batch, context: 8, samples },
+            variates: 1,
+            exogenous: 0,
+            known_future: false,
+            horizon: 200,
+            decode: Decode::Sample,
+            uncached_xpos: false,
+            observe: false,
+        }
+    }
+
+    fn bytes(shape: Shape) -> Result<usize> {
+        Ok(shape.capacity.batch * (1000 + shape.capacity.samples))
+    }
+
+    #[test]
+    fn samples_are_cut_before_series_while_rows_abound() {
+        let fitted = fit(shape(4, 4096), Some(10_000), bytes).unwrap();
+        assert_eq!((fitted.capacity.batch, fitted.capacity.samples), (4, 1024));
+    }
+
+    #[test]
+    fn what_fits_is_left_alone() {
+        assert_eq!(fit(shape(4, 16), Some(10_000), bytes).unwrap(), shape(4, 16));
+    }
+
+    #[test]
+    fn what_cannot_fit_is_one_clear_error() {
+        let error = fit(shape(4, 16), Some(100), bytes).unwrap_err().to_string();
+        assert!(error.contains("1001 bytes") && error.contains("100 bytes") && !error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn results_beyond_the_limit_are_refused() {
+        assert!(check_results(Some(5), Some(4)).is_err());
+        assert!(check_results(None, None).is_err());
+        assert!(check_results(Some(4), Some(4)).is_ok());
+    }
+}

@@ -1,0 +1,425 @@
+//! The way of the data: series are prepared, grouped by shape, run through plans, and come back as forecasts.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `options` | what a caller asks for |
+//! | `prepare` | padding, masks, random streams |
+//! | `memory` | cutting a request to fit |
+//! | `plans` | plans kept ready |
+
+pub mod memory;
+mod options;
+pub(crate) mod plans;
+pub(crate) mod prepare;
+
+use std::collections::BTreeMap;
+
+use nowcast_engine::cpu::CpuDevice;
+use nowcast_engine::device::{Device, Launch};
+use nowcast_engine::extent::Live;
+use nowcast_engine::plan::Section;
+use nowcast_engine::student_t::Mixture;
+
+pub use options::{DEFAULT_SAMPLES, Decode, ForecastOptions, Xpos};
+
+use crate::checkpoint::{HubOptions, ModelSource, resolve};
+use crate::forecast::{Distribution, Forecast, VariateForecast};
+use crate::series::Series;
+use crate::toto::config::TotoConfig;
+use crate::toto::forward::{self, MixtureTensors, Output, Shape};
+use crate::toto::{LoadOptions, Toto};
+use crate::{Error, Result};
+use plans::{PlanCache, Ready};
+use prepare::{Prepared, prepare};
+
+/// Steps of history that suit a published Toto checkpoint; it was trained on up to this many.
+const TOTO_CONTEXT: usize = 4096;
+/// Steps of history that suit the shipped model.
+const NANO_CONTEXT: usize = 512;
+
+/// What happened inside, counted since the forecaster was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Plans built because no kept one had the shape.
+    pub plans_built: u64,
+    /// Runs that found their plan ready.
+    pub plans_reused: u64,
+    /// Graphs recorded (GPU only).
+    pub graphs_captured: u64,
+    /// Graphs launched (GPU only).
+    pub graphs_replayed: u64,
+    /// Times the host waited for the device in the middle of a forecast.
+    pub host_syncs: u64,
+    /// Bytes of the largest plan.
+    pub planned_bytes: usize,
+}
+
+/// A model ready to forecast.
+///
+/// ```
+/// use nowcast::{ForecastOptions, Forecaster, Series};
+///
+/// # fn main() -> nowcast::Result<()> {
+/// let mut forecaster = Forecaster::load("nano")?;
+/// let closes = (0..300).map(|day| 100.0 + (day as f32 / 7.0).sin()).collect();
+/// let forecasts = forecaster.forecast(&[Series::new("close", closes)?], &ForecastOptions::new(8))?;
+/// let close = &forecasts[0].variates()[0];
+/// println!("median {:?}, 90% below {:?}", close.median(), close.quantile(0.9)?);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Forecaster {
+    model: Toto,
+    plans: PlanCache,
+    counters: Counters,
+    default_context: usize,
+}
+
+impl Forecaster {
+    /// Loads a model onto the CPU: `nano`, a directory, or the id of a Hugging Face repository.
+    ///
+    /// # Errors
+    /// The model cannot be found or does not fit its config.
+    pub fn load(model: &str) -> Result<Self> {
+        let source = resolve(model, &HubOptions::from_environment())?;
+        Self::load_with(&source, &CpuDevice::new(None), LoadOptions::default())
+    }
+
+    /// Loads a model onto a device.
+    ///
+    /// # Errors
+    /// The checkpoint does not fit its config, or the device has no room for it.
+    pub fn load_with(source: &ModelSource, device: &dyn Device, options: LoadOptions) -> Result<Self> {
+        let config = TotoConfig::from_json(&source.config()?)?;
+        let checkpoint = source.checkpoint()?;
+        let model = Toto::load(config, &checkpoint, device, options)?;
+        let default_context = match source {
+            ModelSource::BuiltIn { .. } => NANO_CONTEXT,
+            ModelSource::Folder(_) => TOTO_CONTEXT,
+        };
+        Ok(Self { default_context, ..Self::new(model) })
+    }
+
+    /// Wraps a loaded model.
+    pub fn new(model: Toto) -> Self {
+        Self { model, plans: PlanCache::default(), counters: Counters::default(), default_context: TOTO_CONTEXT }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Toto {
+        &self.model
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Past steps looked at when [`ForecastOptions::context`] is `None`.
+    pub fn default_context(&self) -> usize {
+        self.default_context
+    }
+
+    /// Bytes of the plan that would serve one series of `context` steps and this many variates.
+    ///
+    /// # Errors
+    /// The options are out of range, or sizes overflow.
+    pub fn planned_bytes(&self, context: usize, variates: usize, options: &ForecastOptions) -> Result<usize> {
+        options.check(self.patch_size())?;
+        let patches = context.div_ceil(self.patch_size()).max(1);
+        let group = Group { variates, exogenous: 0, known_future: false, patches };
+        let shape = self.fitted_shape(group, 1, options)?;
+        Ok(self.model.plan(shape)?.plan.bytes())
+    }
+
+    /// Forecasts every series on its own; each answer has the digits it would have alone.
+    ///
+    /// # Errors
+    /// Options out of range, a series without values, or not enough memory.
+    pub fn forecast(&mut self, series: &[Series], options: &ForecastOptions) -> Result<Vec<Forecast>> {
+        self.forecast_with_progress(series, options, &mut |_, _| ())
+    }
+
+    /// As [`Self::forecast`]; `progress` hears how much of the work is done, as `(done, total)`.
+    ///
+    /// # Errors
+    /// As [`Self::forecast`].
+    pub fn forecast_with_progress(
+        &mut self,
+        series: &[Series],
+        options: &ForecastOptions,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Vec<Forecast>> {
+        options.check(self.patch_size())?;
+        let context = options.context.unwrap_or(self.default_context);
+        let variates: usize = series.iter().map(Series::variates).sum();
+        memory::check_results(self.result_bytes(variates, options), options.memory_limit)?;
+        let mut groups: BTreeMap<Group, Vec<(usize, Prepared)>> = BTreeMap::new();
+        for (index, one) in series.iter().enumerate() {
+            let prepared = prepare(one, context, self.patch_size())?;
+            groups.entry(Group::of(one, prepared.patches)).or_default().push((index, prepared));
+        }
+        let samples = self.samples(options);
+        let (mut done, total) = (0, series.len() * samples);
+        let mut forecasts: Vec<Option<Forecast>> = series.iter().map(|_| None).collect();
+        for (group, members) in groups {
+            let shape = self.fitted_shape(group, members.len(), options)?;
+            for batch in members.chunks(shape.capacity.batch) {
+                let limit = self.plan_limit(options)?;
+                let ready = self.plans.get(&self.model, shape, limit, &mut self.counters)?;
+                let run = Run { series, batch, options, shape, samples };
+                let answers = run.forecast(ready, self.model.config().head.components(), &mut |paths| {
+                    done += paths;
+                    progress(done, total);
+                })?;
+                for ((index, _), answer) in batch.iter().zip(answers) {
+                    forecasts[*index] = Some(answer);
+                }
+            }
+        }
+        Ok(forecasts.into_iter().map(|forecast| forecast.expect("every series belongs to one group")).collect())
+    }
+
+    fn patch_size(&self) -> usize {
+        self.model.config().patch_size
+    }
+
+    /// Paths of every series: 1 where nothing is sampled.
+    fn samples(&self, options: &ForecastOptions) -> usize {
+        let sampled = options.decode == Decode::Sample && !options.is_exact(self.patch_size());
+        if sampled { options.samples.unwrap_or(DEFAULT_SAMPLES) } else { 1 }
+    }
+
+    fn result_bytes(&self, variates: usize, options: &ForecastOptions) -> Option<usize> {
+        let values = variates.checked_mul(self.samples(options))?.checked_mul(options.horizon)?;
+        values.checked_mul(size_of::<f32>())
+    }
+
+    /// What a plan may take of the caller's limit.
+    fn plan_limit(&self, options: &ForecastOptions) -> Result<Option<usize>> {
+        let weights = self.model.weight_bytes();
+        options
+            .memory_limit
+            .map(|limit| {
+                limit.checked_sub(weights).ok_or_else(|| {
+                    Error::Memory(format!(
+                        "the weights alone take {}, above the memory limit of {}",
+                        memory::in_words(weights),
+                        memory::in_words(limit)
+                    ))
+                })
+            })
+            .transpose()
+    }
+
+    fn fitted_shape(&self, group: Group, batch: usize, options: &ForecastOptions) -> Result<Shape> {
+        let decode = match options.decode {
+            Decode::Mean => forward::Decode::Mean,
+            Decode::Sample if options.is_exact(self.patch_size()) => forward::Decode::Exact,
+            Decode::Sample => forward::Decode::Sample,
+        };
+        let shape = Shape {
+            capacity: Live { batch: bucket(batch), context: bucket(group.patches), samples: self.samples(options) },
+            variates: group.variates,
+            exogenous: group.exogenous,
+            known_future: group.known_future,
+            horizon: options.horizon,
+            decode,
+            uncached_xpos: options.xpos == Xpos::Uncached,
+            observe: false,
+        };
+        memory::fit(shape, self.plan_limit(options)?, |shape| Ok(self.model.plan(shape)?.plan.bytes()))
+    }
+}
+
+/// What series must share to run in one plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    variates: usize,
+    exogenous: usize,
+    known_future: bool,
+    patches: usize,
+}
+
+impl Group {
+    fn of(series: &Series, patches: usize) -> Self {
+        Self {
+            variates: series.variates(),
+            exogenous: series.exogenous(),
+            known_future: !series.future().is_empty(),
+            patches,
+        }
+    }
+}
+
+/// Sizes up to 8 have plans of their own; larger ones share a plan with at most an eighth more.
+fn bucket(size: usize) -> usize {
+    let step = size.next_power_of_two() / 16;
+    size.next_multiple_of(step.max(1))
+}
+
+/// One batch on its way through a plan.
+struct Run<'a> {
+    series: &'a [Series],
+    batch: &'a [(usize, Prepared)],
+    options: &'a ForecastOptions,
+    shape: Shape,
+    samples: usize,
+}
+
+impl Run<'_> {
+    fn forecast(
+        &self,
+        ready: &mut Ready,
+        components: usize,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Forecast>> {
+        self.write(ready);
+        let live = Live { batch: self.batch.len(), context: self.batch[0].1.patches, samples: 1 };
+        let mut launch = Launch { live, seed: self.options.seed, first_sample: 0 };
+        run(ready, Section::Prefill, &launch)?;
+        match ready.tensors.output {
+            Output::Mixture(tensors) => {
+                run(ready, Section::Decode, &launch)?;
+                progress(self.batch.len());
+                self.mixtures(ready, tensors, components)
+            }
+            Output::Paths(tensor) => {
+                let horizon = self.options.horizon;
+                let rows = self.batch.len() * self.shape.variates;
+                let mut paths = vec![0.0; rows * self.samples * horizon];
+                let mut chunk = vec![0.0; rows * self.shape.capacity.samples * horizon];
+                for first in (0..self.samples).step_by(self.shape.capacity.samples) {
+                    let live_samples = self.shape.capacity.samples.min(self.samples - first);
+                    launch.live.samples = live_samples;
+                    launch.first_sample = first as u32;
+                    run(ready, Section::Decode, &launch)?;
+                    let chunk = &mut chunk[..rows * live_samples * horizon];
+                    ready.executable.read(tensor, chunk);
+                    for (row, part) in chunk.chunks(live_samples * horizon).enumerate() {
+                        let start = (row * self.samples + first) * horizon;
+                        paths[start..start + part.len()].iter_mut().zip(part).for_each(|(path, &value)| *path = value as f32);
+                    }
+                    progress(self.batch.len() * live_samples);
+                }
+                self.assemble(|row, _| {
+                    let values = paths[row * self.samples * horizon..(row + 1) * self.samples * horizon].to_vec();
+                    Ok(match self.options.decode {
+                        Decode::Mean => Distribution::Mean(values),
+                        Decode::Sample => Distribution::Paths { samples: self.samples, values },
+                    })
+                })
+            }
+        }
+    }
+
+    fn write(&self, ready: &mut Ready) {
+        let gather = |part: fn(&Prepared) -> &[f32]| -> Vec<f32> {
+            self.batch.iter().flat_map(|(_, prepared)| part(prepared)).copied().collect()
+        };
+        let integers = |part: fn(&Prepared) -> &[i32]| -> Vec<i32> {
+            self.batch.iter().flat_map(|(_, prepared)| part(prepared)).copied().collect()
+        };
+        ready.executable.write(ready.tensors.values, &gather(|prepared| &prepared.values));
+        ready.executable.write(ready.tensors.mask, &gather(|prepared| &prepared.mask));
+        ready.executable.write_integers(ready.tensors.groups, &integers(|prepared| &prepared.groups));
+        ready.executable.write_integers(ready.tensors.streams, &integers(|prepared| &prepared.streams));
+        if let Some(future) = ready.tensors.future {
+            let values: Vec<f32> = self.batch.iter().flat_map(|(index, _)| self.future(&self.series[*index])).collect();
+            ready.executable.write(future, &values);
+        }
+    }
+
+    /// Known future of one series, `[exogenous, horizon]`: cut to the horizon, zero past its end.
+    fn future(&self, series: &Series) -> Vec<f32> {
+        let horizon = self.options.horizon;
+        let known = series.future().len() / series.exogenous().max(1);
+        let mut values = vec![0.0; series.exogenous() * horizon];
+        for (row, future) in values.chunks_mut(horizon).zip(series.future().chunks(known.max(1))) {
+            let length = known.min(horizon);
+            row[..length].copy_from_slice(&future[..length]);
+        }
+        values
+    }
+
+    fn mixtures(&self, ready: &mut Ready, tensors: MixtureTensors, components: usize) -> Result<Vec<Forecast>> {
+        let rows = self.batch.len() * self.shape.variates;
+        let positions = self.options.horizon;
+        let mut read = |tensor, width: usize| {
+            let mut values = vec![0.0f64; rows * width];
+            ready.executable.read(tensor, &mut values);
+            values
+        };
+        let width = positions * components;
+        let degrees = read(tensors.degrees_of_freedom, width);
+        let locations = read(tensors.location, width);
+        let scales = read(tensors.scale, width);
+        let logits = read(tensors.logits, width);
+        let patch = tensors.affine_location.width;
+        let affine_locations = read(tensors.affine_location, patch);
+        let affine_scales = read(tensors.affine_scale, patch);
+        self.assemble(|row, name| {
+            let steps = (0..positions).map(|position| {
+                let at = (row * positions + position) * components..(row * positions + position + 1) * components;
+                let scale = affine_scales[row * patch + position];
+                let location = affine_locations[row * patch + position];
+                Mixture::new(
+                    softmax(&logits[at.clone()]),
+                    degrees[at.clone()].to_vec(),
+                    locations[at.clone()].iter().map(|value| value * scale + location).collect(),
+                    scales[at].iter().map(|value| value * scale).collect(),
+                )
+                .map_err(|error| Error::Data(format!("the forecast of {name:?} is not finite: {error}")))
+            });
+            Ok(Distribution::Mixture(steps.collect::<Result<_>>()?))
+        })
+    }
+
+    /// Forecasts from one distribution for each row; exogenous variates with a known future answer with it.
+    fn assemble(&self, distribution: impl Fn(usize, &str) -> Result<Distribution>) -> Result<Vec<Forecast>> {
+        let variates = self.shape.variates;
+        let of_item = |(item, (index, _)): (usize, &(usize, Prepared))| {
+            let series = &self.series[*index];
+            let future = self.future(series);
+            let forecasts = series.names().iter().enumerate().map(|(variate, name)| {
+                let known = (variate + series.exogenous()).checked_sub(variates).filter(|_| !series.future().is_empty());
+                let answer = match known {
+                    Some(row) => {
+                        let values = future[row * self.options.horizon..(row + 1) * self.options.horizon].to_vec();
+                        Distribution::Paths { samples: 1, values }
+                    }
+                    None => distribution(item * variates + variate, name)?,
+                };
+                VariateForecast::new(name.clone(), answer)
+            });
+            Forecast::new(forecasts.collect::<Result<_>>()?)
+        };
+        self.batch.iter().enumerate().map(of_item).collect()
+    }
+}
+
+fn run(ready: &mut Ready, section: Section, launch: &Launch) -> Result<()> {
+    ready.executable.run(section, launch).map_err(|error| Error::Memory(error.to_string()))
+}
+
+fn softmax(logits: &[f64]) -> Vec<f64> {
+    let greatest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    logits.iter().map(|logit| (logit - greatest).exp()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_waste_at_most_an_eighth() {
+        for size in 1..10_000 {
+            let bucket = bucket(size);
+            assert!(bucket >= size && (bucket - size) * 8 <= size, "{size} {bucket}");
+            if size <= 8 {
+                assert_eq!(bucket, size);
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Plans kept ready, the least recently used given up first.
+
+use std::sync::Arc;
+
+use nowcast_engine::device::Executable;
+
+use super::Counters;
+use crate::toto::Toto;
+use crate::toto::forward::{Shape, TotoPlan};
+use crate::{Error, Result};
+
+/// A plan with its memory.
+pub(crate) struct Ready {
+    pub(crate) tensors: TotoPlan,
+    pub(crate) executable: Box<dyn Executable>,
+}
+
+impl Ready {
+    /// Builds a plan and reserves its memory.
+    pub(crate) fn new(model: &Toto, shape: Shape) -> Result<Self> {
+        let tensors = model.plan(shape)?;
+        let plan = Arc::clone(&tensors.plan);
+        let executable =
+            Arc::clone(&model.resident).prepare(plan).map_err(|error| Error::Memory(error.to_string()))?;
+        Ok(Self { tensors, executable })
+    }
+}
+
+/// Plans in order of use, the latest last.
+#[derive(Default)]
+pub(super) struct PlanCache {
+    plans: Vec<(Shape, Ready)>,
+}
+
+/// Plans are kept while they take no more than this together, if no limit says less.
+const KEPT_BYTES: usize = 2 << 30;
+
+impl PlanCache {
+    /// The plan of a shape, built if it is not at hand; others give way so that all fit `limit` bytes.
+    pub(super) fn get(
+        &mut self,
+        model: &Toto,
+        shape: Shape,
+        limit: Option<usize>,
+        counters: &mut Counters,
+    ) -> Result<&mut Ready> {
+        if let Some(index) = self.plans.iter().position(|(other, _)| *other == shape) {
+            counters.plans_reused += 1;
+            let plan = self.plans.remove(index);
+            self.plans.push(plan);
+        } else {
+            let needed = model.plan(shape)?.plan.bytes();
+            let mut room = limit.unwrap_or(KEPT_BYTES).saturating_sub(needed);
+            let keep = self.plans.iter().rev().take_while(|(_, ready)| {
+                let bytes = ready.executable.plan().bytes();
+                let fits = bytes <= room;
+                room = room.saturating_sub(bytes);
+                fits
+            });
+            let dropped = self.plans.len() - keep.count();
+            self.plans.drain(..dropped);
+            counters.plans_built += 1;
+            counters.planned_bytes = counters.planned_bytes.max(needed);
+            self.plans.push((shape, Ready::new(model, shape)?));
+        }
+        let (_, ready) = self.plans.last_mut().expect("just pushed");
+        Ok(ready)
+    }
+}

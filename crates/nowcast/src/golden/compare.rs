@@ -1,0 +1,104 @@
+//! How one tensor is compared.
+
+use super::Check;
+
+/// Least limit, in units of the tensor's largest value.
+const LEAST_RELATIVE_LIMIT: f64 = 1e-6;
+
+/// Our limit in units of the reference's own error.
+const REFERENCE_FACTOR: f64 = 2.0;
+
+/// Monte Carlo standard errors within which sampled quantities must agree.
+const MOST_STANDARD_ERRORS: f64 = 4.0;
+
+/// A stored output in both precisions.
+pub(super) struct Stored<'a> {
+    pub(super) name: &'a str,
+    pub(super) single: &'a [f64],
+    pub(super) double: &'a [f64],
+}
+
+fn largest_difference(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len(), "compared tensors have one shape");
+    // Not `f64::max`, which would lose a NaN.
+    a.iter().zip(b).fold(0.0, |worst: f64, (a, b)| {
+        let difference = (a - b).abs();
+        if difference.is_nan() || difference > worst { difference } else { worst }
+    })
+}
+
+pub(super) fn largest(values: &[f64]) -> f64 {
+    values.iter().fold(0.0, |most: f64, value| most.max(value.abs()))
+}
+
+/// Against f64, limited by the reference's own f32 error.
+pub(super) fn against_double(stored: &Stored<'_>, ours: &[f64]) -> Check {
+    let error = largest_difference(ours, stored.double);
+    let reference = largest_difference(stored.single, stored.double);
+    let limit = (REFERENCE_FACTOR * reference).max(LEAST_RELATIVE_LIMIT * largest(stored.double));
+    Check::new(stored.name, error, Some(reference), limit)
+}
+
+/// Against f32 where no f64 values are stored: both sides may be off by what `bound` allows relative to the largest
+/// value, `bound` being the limit and the reference's error of a tensor further down the same computation.
+pub(super) fn against_single(name: &str, ours: &[f64], single: &[f64], bound: f64) -> Check {
+    let error = largest_difference(ours, single);
+    Check::new(format!("{name} (f32)"), error, None, bound.max(LEAST_RELATIVE_LIMIT) * largest(single))
+}
+
+/// Relative error two f32 computations of a tensor may show against each other.
+pub(super) fn mutual_bound(check: &Check, double: &[f64]) -> f64 {
+    (check.limit + check.reference_error.unwrap_or(0.0)) / largest(double).max(f64::MIN_POSITIVE)
+}
+
+/// Quantiles of samples against the reference's, by rank: the share of our samples below its quantile must be the
+/// level, within the binomial noise of both sides. The error is in standard errors.
+pub(super) struct SampledQuantile<'a> {
+    pub(super) level: f64,
+    pub(super) reference: f64,
+    pub(super) reference_samples: usize,
+    /// Ascending.
+    pub(super) samples: &'a [f32],
+}
+
+impl SampledQuantile<'_> {
+    pub(super) fn standard_errors(&self) -> f64 {
+        let count = self.samples.len();
+        let below = self.samples.partition_point(|&sample| f64::from(sample) <= self.reference);
+        let share = below as f64 / count as f64;
+        let variance = self.level * (1.0 - self.level) * (1.0 / count as f64 + 1.0 / self.reference_samples as f64);
+        (share - self.level).abs() / variance.sqrt()
+    }
+}
+
+pub(super) fn sampled(name: &str, standard_errors: impl Iterator<Item = f64>) -> Check {
+    let worst = standard_errors.fold(0.0, |worst: f64, error| if error.is_nan() { error } else { worst.max(error) });
+    Check::new(format!("{name} (standard errors)"), worst, None, MOST_STANDARD_ERRORS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_above_twice_the_reference_fails() {
+        let stored = Stored { name: "x", single: &[1.0001, 2.0], double: &[1.0, 2.0] };
+        assert!(against_double(&stored, &[1.0, 2.00019]).pass);
+        assert!(!against_double(&stored, &[1.0, 2.00021]).pass);
+    }
+
+    #[test]
+    fn nan_never_passes() {
+        let stored = Stored { name: "x", single: &[1.0, 2.0], double: &[1.0, 2.0] };
+        assert!(!against_double(&stored, &[f64::NAN, 2.0]).pass);
+        assert!(!sampled("q", [1.0, f64::NAN, 2.0].into_iter()).pass);
+    }
+
+    #[test]
+    fn a_shifted_quantile_is_many_standard_errors_away() {
+        let samples: Vec<f32> = (0..10_000).map(|i| i as f32).collect();
+        let at = |reference| SampledQuantile { level: 0.5, reference, reference_samples: 10_000, samples: &samples };
+        assert!(at(5_000.0).standard_errors() < 0.1);
+        assert!(at(5_500.0).standard_errors() > 4.0);
+    }
+}

@@ -1,0 +1,129 @@
+//! Parity with the public references: stored inputs and outputs, compared tensor by tensor.
+//!
+//! A case is a folder with `case.json`, `config.json`, `model.safetensors` and `golden.safetensors`. An error is
+//! the largest difference from the reference's f64 values; its limit is the larger of twice the reference's own f32
+//! error and 1e-6 of the tensor's largest value.
+
+mod compare;
+mod toto;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::{Error, Result};
+
+/// Which models' cases to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Toto 1.0.
+    Toto,
+}
+
+/// All cases of a folder.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Cases in which every check passed.
+    pub passed: usize,
+    /// The others.
+    pub failed: usize,
+    /// Folders that hold cases of models this version does not know.
+    pub skipped: Vec<String>,
+    /// One entry for each case.
+    pub cases: Vec<Case>,
+}
+
+/// One case.
+#[derive(Debug, Clone, Serialize)]
+pub struct Case {
+    /// Name of its folder.
+    pub case: String,
+    /// Whether every check passed.
+    pub pass: bool,
+    /// Why it could not run, if it could not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// One entry for each tensor.
+    pub checks: Vec<Check>,
+}
+
+/// One tensor.
+#[derive(Debug, Clone, Serialize)]
+pub struct Check {
+    /// Name of the stored tensor, with what it was compared by.
+    pub tensor: String,
+    /// Our largest error.
+    pub error: f64,
+    /// The reference's own f32 error, where both precisions are stored.
+    pub reference_error: Option<f64>,
+    /// The largest error allowed.
+    pub limit: f64,
+    /// Whether the error is within the limit.
+    pub pass: bool,
+}
+
+impl Check {
+    fn new(tensor: impl Into<String>, error: f64, reference_error: Option<f64>, limit: f64) -> Self {
+        // A NaN error never passes.
+        Self { tensor: tensor.into(), error, reference_error, limit, pass: error <= limit }
+    }
+}
+
+/// Runs every case below `folder`; `eager` compares the unfused, unfolded mode. `progress` hears `(done, total)`.
+///
+/// # Errors
+/// The folder cannot be read or holds no case.
+pub fn verify(
+    folder: &Path,
+    family: Option<Family>,
+    eager: bool,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Report> {
+    let folders = cases(folder)?;
+    let mut report = Report { passed: 0, failed: 0, skipped: Vec::new(), cases: Vec::new() };
+    for (done, case) in folders.iter().enumerate() {
+        progress(done, folders.len());
+        let name = case.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        if !name.starts_with("toto-") {
+            if family.is_none() {
+                report.skipped.push(name);
+            }
+            continue;
+        }
+        let result = toto::verify(case, eager);
+        let (failure, checks) = match result {
+            Ok(checks) => (None, checks),
+            Err(error) => (Some(error.to_string()), Vec::new()),
+        };
+        let pass = failure.is_none() && !checks.is_empty() && checks.iter().all(|check| check.pass);
+        *if pass { &mut report.passed } else { &mut report.failed } += 1;
+        report.cases.push(Case { case: name, pass, failure, checks });
+    }
+    progress(folders.len(), folders.len());
+    if report.cases.is_empty() {
+        return Err(Error::Data(format!(
+            "{}: none of its {} cases is of a model this version verifies (toto-*)",
+            folder.display(),
+            folders.len()
+        )));
+    }
+    Ok(report)
+}
+
+/// Folders with a `case.json`, in order of name; `folder` itself may be one.
+fn cases(folder: &Path) -> Result<Vec<PathBuf>> {
+    if folder.join("case.json").is_file() {
+        return Ok(vec![folder.to_owned()]);
+    }
+    let entries = std::fs::read_dir(folder).map_err(|error| Error::file(folder, error))?;
+    let mut cases: Vec<PathBuf> =
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.join("case.json").is_file()).collect();
+    cases.sort();
+    if cases.is_empty() {
+        return Err(Error::Data(format!("{}: no folder in it holds a case.json", folder.display())));
+    }
+    Ok(cases)
+}
+
+#[doc(hidden)]
+pub fn mean_for_debug(folder: &Path) -> Vec<f64> { toto::mean_for_debug(folder) }

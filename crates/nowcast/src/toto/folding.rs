@@ -1,0 +1,99 @@
+//! Products of weights, taken once when a model loads, in f64.
+
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::thread;
+
+use crate::Result;
+use crate::checkpoint::TensorView;
+
+/// The output head as one matrix: `unembed` followed by the distribution's projections, both linear.
+///
+/// `unembed` is `[patch · width, width]` and `heads` `[outputs, width]`; the result is `[patch · outputs, width]`.
+#[derive(Debug)]
+pub(super) struct FoldedHead {
+    pub(super) weight: Vec<f32>,
+    pub(super) bias: Vec<f32>,
+}
+
+/// The distribution's projections stacked: df, location, scale and, for a mixture, logits.
+#[derive(Debug, Clone)]
+pub(super) struct Heads {
+    pub(super) outputs: usize,
+    pub(super) weight: Vec<f64>,
+    pub(super) bias: Vec<f64>,
+}
+
+/// Folds `heads` after `unembed`, the patch positions shared out to threads.
+pub(super) fn fold_head(heads: &Heads, unembed: &TensorView<'_>, bias: &[f64], patch: usize) -> Result<FoldedHead> {
+    let width = unembed.row_length();
+    let outputs = heads.outputs;
+    let mut folded = FoldedHead { weight: vec![0.0; patch * outputs * width], bias: vec![0.0; patch * outputs] };
+    let positions = folded.weight.chunks_mut(outputs * width).zip(folded.bias.chunks_mut(outputs)).enumerate();
+    let queue = Mutex::new(positions);
+    let work = || -> Result<()> {
+        let mut row = vec![0.0f32; width];
+        let mut block = vec![0.0f64; width * width];
+        let mut product = vec![0.0f64; outputs * width];
+        loop {
+            let next = queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
+            let Some((position, (weight, folded_bias))) = next else { return Ok(()) };
+            for (index, target) in block.chunks_mut(width).enumerate() {
+                unembed.row(position * width + index, &mut row)?;
+                target.iter_mut().zip(&row).for_each(|(wide, &narrow)| *wide = f64::from(narrow));
+            }
+            multiply(&heads.weight, &block, &mut product, width);
+            weight.iter_mut().zip(&product).for_each(|(narrow, &wide)| *narrow = wide as f32);
+            let bias = &bias[position * width..(position + 1) * width];
+            for (output, value) in folded_bias.iter_mut().enumerate() {
+                let head = &heads.weight[output * width..(output + 1) * width];
+                let product: f64 = head.iter().zip(bias).map(|(a, b)| a * b).sum();
+                *value = (heads.bias[output] + product) as f32;
+            }
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(patch);
+    thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mine = work();
+        let joined = others.into_iter().map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        joined.fold(mine, Result::and)
+    })?;
+    Ok(folded)
+}
+
+/// `left [m, width] · right [width, width]`, row-major.
+fn multiply(left: &[f64], right: &[f64], out: &mut [f64], width: usize) {
+    let rows = left.len() / width;
+    assert!(right.len() == width * width && out.len() == rows * width);
+    let stride = width as isize;
+    // SAFETY: the three slices hold `rows x width`, `width x width` and `rows x width` values, as just asserted.
+    unsafe {
+        matrixmultiply::dgemm(
+            rows, width, width, 1.0,
+            left.as_ptr(), stride, 1,
+            right.as_ptr(), stride, 1,
+            0.0, out.as_mut_ptr(), stride, 1,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn multiplication_agrees_with_plain_loops() {
+        let left: Vec<f64> = (0..3 * 5).map(|i| f64::from(i).sin()).collect();
+        let right: Vec<f64> = (0..25).map(|i| f64::from(i).cos()).collect();
+        let mut out = vec![f64::NAN; 15];
+        multiply(&left, &right, &mut out, 5);
+        for row in 0..3 {
+            for column in 0..5 {
+                let expected: f64 = (0..5).map(|k| left[row * 5 + k] * right[k * 5 + column]).sum();
+                // Five products, each of size at most 1: a handful of f64 roundings.
+                assert!((out[row * 5 + column] - expected).abs() < 10.0 * f64::EPSILON);
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Toto 1.0: Datadog's decoder-only forecaster of many variates, <https://arxiv.org/abs/2505.14766>.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | [`config`] | `config.json` |
+//! | `weights` | tensors by their published names, permuted and folded on the way to the device |
+//! | `folding` | products of weights, taken once in f64 |
+//! | `forward` | the forward pass and the decode loop, written down once as a plan |
+
+pub mod config;
+mod folding;
+pub(crate) mod forward;
+mod weights;
+
+use std::sync::Arc;
+
+use nowcast_engine::device::{Device, Resident};
+use nowcast_engine::weights::WeightList;
+
+use crate::checkpoint::Checkpoint;
+use crate::{Error, Result};
+use config::TotoConfig;
+use weights::TotoWeights;
+
+/// How a checkpoint is brought onto a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LoadOptions {
+    /// Operation by operation, without folding or fusion: the accuracy baseline.
+    pub eager: bool,
+    /// Prepend the learned labels of target and exogenous variates (the reference loader leaves them off).
+    pub variate_labels: bool,
+}
+
+/// A Toto model on a device.
+pub struct Toto {
+    pub(crate) config: TotoConfig,
+    pub(crate) options: LoadOptions,
+    pub(crate) weights: TotoWeights,
+    pub(crate) resident: Arc<dyn Resident>,
+}
+
+impl Toto {
+    /// Loads a checkpoint onto a device.
+    ///
+    /// # Errors
+    /// The checkpoint does not fit its config, or the device has no room for it.
+    pub fn load(config: TotoConfig, checkpoint: &Checkpoint, device: &dyn Device, options: LoadOptions) -> Result<Self> {
+        let mut list = WeightList::default();
+        let weights = TotoWeights::new(&config, checkpoint, options, &mut list)?;
+        let resident = device.load(list).map_err(|error| Error::Memory(error.to_string()))?;
+        Ok(Self { config, options, weights, resident })
+    }
+
+    /// The architecture.
+    pub fn config(&self) -> &TotoConfig {
+        &self.config
+    }
+
+    /// Bytes the weights occupy on the device.
+    pub fn weight_bytes(&self) -> usize {
+        self.resident.bytes()
+    }
+
+    /// Tokens that stand before the context: one label, or none.
+    pub(crate) fn prepended_tokens(&self) -> usize {
+        usize::from(self.options.variate_labels)
+    }
+}
