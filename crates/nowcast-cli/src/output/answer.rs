@@ -1,9 +1,8 @@
 //! The answer of one run, ready to be rendered: checked shapes, every number computed once.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
-use jiff::civil::DateTime;
+use nowcast::data::{Stamp, Style, Table};
 use nowcast::forecast::{Aggregation, Distribution, VariateForecast};
 use nowcast::{Error, Result};
 use serde_json::Value;
@@ -50,20 +49,38 @@ impl Answer {
     }
 }
 
-/// The time axis of one series: its past and, after it, its future.
+/// The time axis of one series: the last steps of its past and, after them, its future.
 #[derive(Debug, Clone)]
 pub enum Timeline {
-    /// Stamps as the input writes them, each with what its clock shows.
-    Dated(Vec<(String, DateTime)>),
+    /// Points in time.
+    Dated {
+        /// One for each step, ascending.
+        stamps: Vec<Stamp>,
+        /// How the input writes them.
+        style: Style,
+    },
     /// Numbers of the steps, for input without a time column.
     Numbered(Range<i64>),
 }
 
 impl Timeline {
+    /// The last `past` rows of a table and the `horizon` steps that follow it.
+    ///
+    /// Steps are numbered, from 0 at the first row, where the table has no stamps or none that can be continued.
+    pub fn of_table(table: &Table, past: usize, horizon: usize) -> Self {
+        let first = table.rows().saturating_sub(past);
+        match (&table.times, table.future(horizon)) {
+            (Some(times), Some(future)) => {
+                Self::Dated { stamps: [&times.stamps[first..], &future].concat(), style: times.style.clone() }
+            }
+            _ => Self::Numbered(first as i64..table.rows().saturating_add(horizon) as i64),
+        }
+    }
+
     /// Number of time steps.
     pub fn len(&self) -> usize {
         match self {
-            Self::Dated(stamps) => stamps.len(),
+            Self::Dated { stamps, .. } => stamps.len(),
             Self::Numbered(numbers) => numbers.end.saturating_sub(numbers.start).try_into().unwrap_or(0),
         }
     }
@@ -74,10 +91,13 @@ impl Timeline {
     }
 
     /// The stamp of one time step as text.
-    pub fn text(&self, step: usize) -> Cow<'_, str> {
+    ///
+    /// # Panics
+    /// A step beyond [`len`](Self::len).
+    pub fn text(&self, step: usize) -> String {
         match self {
-            Self::Dated(stamps) => Cow::Borrowed(&stamps[step].0),
-            Self::Numbered(numbers) => Cow::Owned((numbers.start + step as i64).to_string()),
+            Self::Dated { stamps, style } => style.write(&stamps[step]),
+            Self::Numbered(numbers) => (numbers.start + step as i64).to_string(),
         }
     }
 }
@@ -97,7 +117,8 @@ pub struct SeriesAnswer {
 impl SeriesAnswer {
     /// Joins history, time axis and forecast, and computes the point forecast and the quantiles together.
     ///
-    /// `history` holds past values, NaN where missing; `timeline` covers the history and then the horizon.
+    /// `history` holds the last past values, as many as a chart shall show, NaN where missing; `timeline` covers them
+    /// and then the horizon.
     ///
     /// # Errors
     /// A time axis of another length, or a rule or level that this forecast cannot answer.
@@ -130,7 +151,7 @@ impl SeriesAnswer {
         &self.name
     }
 
-    /// Past values, NaN where missing.
+    /// The last past values, NaN where missing.
     pub fn history(&self) -> &[f32] {
         &self.history
     }
@@ -151,7 +172,7 @@ impl SeriesAnswer {
     }
 
     /// The stamp of one future step, from 0.
-    pub fn future_stamp(&self, step: usize) -> Cow<'_, str> {
+    pub fn future_stamp(&self, step: usize) -> String {
         self.timeline.text(self.history.len() + step)
     }
 

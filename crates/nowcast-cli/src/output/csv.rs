@@ -1,20 +1,15 @@
 //! Comma-separated values in long format: one row per series and future step.
 
-use super::Answer;
+use super::{Answer, long};
 
-/// Columns `series,timestamp,point,mean`, one `q<level>` per quantile and, if asked, one `path_<n>` per sample path.
+/// The columns of [`long`], in order.
 ///
 /// Numbers are the shortest that read back exactly: f64, and f32 for paths. The cells of paths that a series does not
 /// have are empty.
 pub(super) fn render(answer: &Answer) -> Result<Vec<u8>, csv::Error> {
-    let paths_of = |series: &super::SeriesAnswer| series.forecast().paths().map_or(0, |paths| paths.len());
-    let paths = if answer.paths { answer.series.iter().map(paths_of).max().unwrap_or(0) } else { 0 };
-    let mut header: Vec<String> = ["series", "timestamp", "point", "mean"].map(String::from).to_vec();
-    header.extend(answer.levels.iter().map(|level| format!("q{level}")));
-    header.extend((1..=paths).map(|path| format!("path_{path}")));
-
+    let paths = long::path_count(answer);
     let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(&header)?;
+    writer.write_record(["series", "timestamp"].into_iter().map(String::from).chain(long::number_names(answer)))?;
     for series in &answer.series {
         for step in 0..series.horizon() {
             writer.write_field(series.name())?;

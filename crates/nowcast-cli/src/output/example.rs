@@ -1,6 +1,7 @@
 //! Small answers with numbers that can be checked by eye.
 
 use jiff::civil::date;
+use nowcast::data::{Precision, Stamp, Style, Zone};
 use nowcast::forecast::{Aggregation, Distribution, VariateForecast};
 use serde_json::json;
 
@@ -15,7 +16,8 @@ fn series(name: &str, timeline: Timeline, values: Vec<f32>) -> SeriesAnswer {
 
 /// Two series of three future steps: a dated one whose four paths rise by one per step, and a numbered one.
 pub(crate) fn answer() -> Answer {
-    let hours = (6..13).map(|hour| (format!("2024-01-02 {hour:02}:00"), date(2024, 1, 2).at(hour, 0, 0, 0)));
+    let stamps = (6..13).map(|hour| Stamp::civil(date(2024, 1, 2).at(hour, 0, 0, 0))).collect();
+    let style = Style { precision: Precision::Minute, separator: ' ', zone: Zone::None };
     let rising = [100.0, 101.0, 102.0, 104.0].iter().flat_map(|&first| [first, first + 1.0, first + 2.0]).collect();
     let mixed = vec![-0.25, 0.0, 1.0, 0.25, 0.0, 0.75, -0.5, 0.0, 0.0, -0.25, 0.0, 0.25];
     Answer {
@@ -27,7 +29,7 @@ pub(crate) fn answer() -> Answer {
         paths: false,
         settings: vec![("seed".into(), json!(7)), ("mode".into(), json!("default"))],
         series: vec![
-            series("close", Timeline::Dated(hours.collect()), rising),
+            series("close", Timeline::Dated { stamps, style }, rising),
             series("load, \"north\"", Timeline::Numbered(0..7), mixed),
         ],
         stats: Vec::new(),

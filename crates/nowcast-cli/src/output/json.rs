@@ -74,7 +74,9 @@ impl Serialize for Stamps<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let past = self.0.history().len();
         match self.0.timeline() {
-            Timeline::Dated(stamps) => serializer.collect_seq(stamps[past..].iter().map(|(text, _)| text)),
+            Timeline::Dated { stamps, style } => {
+                serializer.collect_seq(stamps[past..].iter().map(|stamp| style.write(stamp)))
+            }
             Timeline::Numbered(numbers) => serializer.collect_seq(numbers.clone().skip(past)),
         }
     }

@@ -5,6 +5,9 @@ mod csv;
 mod decimals;
 mod file;
 mod json;
+mod long;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod table;
 
 pub use answer::{Answer, SeriesAnswer, Timeline};
@@ -21,6 +24,20 @@ pub enum Format {
     Csv,
     /// One JSON object; every number reads back exactly.
     Json,
+    /// A Parquet table with the columns of the CSV.
+    #[cfg(feature = "parquet")]
+    Parquet,
+}
+
+impl Format {
+    /// Whether a terminal can show it.
+    pub fn is_text(self) -> bool {
+        match self {
+            Self::Table | Self::Csv | Self::Json => true,
+            #[cfg(feature = "parquet")]
+            Self::Parquet => false,
+        }
+    }
 }
 
 /// Renders an answer; `width` is the number of columns of the terminal, if there is one.
@@ -32,6 +49,8 @@ pub fn render(answer: &Answer, format: Format, width: Option<usize>) -> Result<V
         Format::Table => Ok(table::render(answer, width).into_bytes()),
         Format::Csv => csv::render(answer).map_err(|error| Error::Data(format!("cannot write CSV: {error}"))),
         Format::Json => json::render(answer).map_err(|error| Error::Data(format!("cannot write JSON: {error}"))),
+        #[cfg(feature = "parquet")]
+        Format::Parquet => parquet::render(answer),
     }
 }
 

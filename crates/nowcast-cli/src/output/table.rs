@@ -40,9 +40,9 @@ impl Column {
 }
 
 fn stamp_column(series: &SeriesAnswer) -> Column {
-    let stamps = (0..series.horizon()).map(|step| series.future_stamp(step).into_owned());
+    let stamps = (0..series.horizon()).map(|step| series.future_stamp(step));
     match series.timeline() {
-        Timeline::Dated(_) => Column::new("timestamp".into(), stamps, |cell, width| format!("{cell:<width$}")),
+        Timeline::Dated { .. } => Column::new("timestamp".into(), stamps, |cell, width| format!("{cell:<width$}")),
         Timeline::Numbered(_) => Column::new("step".into(), stamps, |cell, width| format!("{cell:>width$}")),
     }
 }

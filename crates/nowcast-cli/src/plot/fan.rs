@@ -15,6 +15,11 @@ pub(super) const BANDS: [(&str, [f64; 2]); 3] = [("95%", [0.025, 0.975]), ("80%"
 const PAST_PER_STEP: usize = 3;
 const PAST_AT_LEAST: usize = 72;
 
+/// How many past values a chart of this horizon shows, if there are as many.
+pub fn past_shown(horizon: usize) -> usize {
+    horizon.saturating_mul(PAST_PER_STEP).max(PAST_AT_LEAST)
+}
+
 /// What one panel shows, in numbers: all that is needed before the first line is drawn.
 #[derive(Debug)]
 pub(super) struct Fan<'a> {
@@ -32,7 +37,7 @@ impl<'a> Fan<'a> {
     /// Gathers the numbers; `rule` is the one behind the point forecast of the series.
     pub(super) fn new(series: &'a SeriesAnswer, rule: Aggregation) -> Result<Self> {
         let forecast = series.forecast();
-        let shown = (PAST_PER_STEP * series.horizon()).max(PAST_AT_LEAST).min(series.history().len());
+        let shown = past_shown(series.horizon()).min(series.history().len());
         let past = series.history()[series.history().len() - shown..].iter().copied().map(f64::from).collect();
         let (mut middle, mut bands) = (forecast.median(), Vec::new());
         let has_spread = !matches!(forecast.distribution(), Distribution::Mean(_));

@@ -18,6 +18,8 @@ use std::path::Path;
 use nowcast::forecast::{Aggregation, Distribution};
 use nowcast::{Error, Result};
 
+pub use fan::past_shown;
+
 use crate::output::Answer;
 use fan::{BANDS, Fan};
 use panel::Frame;

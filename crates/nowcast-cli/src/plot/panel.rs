@@ -1,6 +1,7 @@
 //! One panel: a frame with a time axis and an axis of values. What is drawn inside knows only [`Axes`].
 
 use jiff::civil::DateTime;
+use nowcast::data::Stamp;
 
 use super::calendar::{self, Mark};
 use super::scene::{Anchor, Point, Scene, Shape, Text, text_width};
@@ -119,8 +120,8 @@ fn with_room((low, high): (f64, f64)) -> (f64, f64) {
 
 fn marks(window: Window<'_>, pitch: f64) -> Vec<Mark> {
     match window.timeline {
-        Timeline::Dated(stamps) => {
-            let clocks: Vec<DateTime> = stamps[window.first..].iter().map(|(_, clock)| *clock).collect();
+        Timeline::Dated { stamps, .. } => {
+            let clocks: Vec<DateTime> = stamps[window.first..].iter().map(Stamp::clock).collect();
             calendar::marks(&clocks, pitch, LABEL_SIZE)
         }
         Timeline::Numbered(numbers) => {

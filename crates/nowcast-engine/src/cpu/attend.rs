@@ -47,9 +47,8 @@ pub(super) fn context(op: &AttendContext, access: &Access<'_>, context: &mut Con
             for h in 0..heads {
                 let q = &query[row * op.query.width + op.query_column + h * d..][..d];
                 let base = (series * heads + h) * d * cap;
-                let mut scores: Vec<f32> = (0..=t)
-                    .map(|n| (0..d).fold(0.0f32, |s, i| q[i].mul_add(keys[base + i * cap + n], s)))
-                    .collect();
+                let mut scores: Vec<f32> =
+                    (0..=t).map(|n| (0..d).fold(0.0f32, |s, i| q[i].mul_add(keys[base + i * cap + n], s))).collect();
                 softmax_sum(&mut scores, &mut out[h * d..(h + 1) * d], |n| values[base + n * d..].as_ptr());
             }
         }

@@ -136,7 +136,9 @@ fn scaler(fields: &Fields) -> Result<Scaler> {
     };
     let value = fields.require("scaler_cls")?;
     match value.as_str().map(class_name) {
-        Some("CausalPatchStdMeanScaler") => Ok(Scaler::CausalPatch { stabilise_exponent: stabilize.then_some(exponent) }),
+        Some("CausalPatchStdMeanScaler") => {
+            Ok(Scaler::CausalPatch { stabilise_exponent: stabilize.then_some(exponent) })
+        }
         Some("CausalStdMeanScaler") => Ok(Scaler::Causal),
         Some("StdMeanScaler") => Ok(Scaler::Global),
         _ => Err(fault(format!(
