@@ -7,9 +7,9 @@ use nowcast::forecast::{Aggregation, Distribution, VariateForecast};
 use nowcast::{Error, Result};
 use serde_json::Value;
 
-/// Everything one run of `nowcast forecast` says, whatever the format it says it in.
+/// What was asked of one run.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct Question {
     /// Model name, as the user gave it.
     pub model: String,
     /// Number of future steps.
@@ -18,34 +18,93 @@ pub struct Answer {
     pub context: usize,
     /// The rule behind the column `point`.
     pub point: Aggregation,
-    /// Quantile levels in the order asked for; none for mean paths.
+    /// Quantile levels in the order to print; none for mean paths.
     pub levels: Vec<f64>,
     /// Whether the sample paths belong to the answer.
     pub paths: bool,
     /// Settings by name, in the order to print.
     pub settings: Vec<(String, Value)>,
-    /// One entry per variate.
-    pub series: Vec<SeriesAnswer>,
-    /// Counters and times of the run.
+}
+
+/// Everything one run of `nowcast forecast` says, whatever the format it says it in.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    question: Question,
+    series: Vec<SeriesAnswer>,
+    /// Counters and times of the run, in the order to print.
     pub stats: Vec<(String, Value)>,
     /// What the user should know: sorted rows, masked values and the like.
     pub notes: Vec<String>,
 }
 
 impl Answer {
+    /// An answer without series yet.
+    ///
+    /// # Errors
+    /// A quantile level that is asked for twice.
+    pub fn new(question: Question) -> Result<Self> {
+        let twice = question.levels.iter().enumerate().find(|(at, level)| question.levels[..*at].contains(level));
+        if let Some((_, level)) = twice {
+            return Err(Error::Setting(format!("the quantile level {level} is asked for twice: once is enough")));
+        }
+        Ok(Self { question, series: Vec::new(), stats: Vec::new(), notes: Vec::new() })
+    }
+
+    /// Adds one variate and computes its point forecast, mean and quantiles together.
+    ///
+    /// `history` holds the last past values, as many as a chart shall show, NaN where missing; `timeline` covers them
+    /// and then the horizon.
+    ///
+    /// # Errors
+    /// Another horizon than asked for, a time axis of another length, or a rule or level that this forecast cannot
+    /// answer.
+    pub fn push(&mut self, history: Vec<f32>, timeline: Timeline, forecast: VariateForecast) -> Result<()> {
+        let (name, horizon) = (forecast.name().to_string(), forecast.horizon());
+        if horizon != self.question.horizon {
+            return Err(Error::Data(format!(
+                "{name:?} is forecast {horizon} steps ahead where {} were asked for",
+                self.question.horizon
+            )));
+        }
+        if timeline.len() != history.len() + horizon {
+            return Err(Error::Data(format!(
+                "the time axis of {name:?} has {} stamps for {} past values and {horizon} future steps",
+                timeline.len(),
+                history.len()
+            )));
+        }
+        let mut rules = vec![self.question.point, Aggregation::Mean];
+        rules.extend(self.question.levels.iter().map(|&level| Aggregation::Quantile(level)));
+        let mut results = forecast.points(&rules)?.into_iter();
+        let (point, mean) = (results.next().unwrap_or_default(), results.next().unwrap_or_default());
+        let quantiles = results.collect();
+        self.series.push(SeriesAnswer { name, history, timeline, forecast, point, mean, quantiles });
+        Ok(())
+    }
+
+    /// What was asked.
+    pub fn question(&self) -> &Question {
+        &self.question
+    }
+
+    /// One entry per variate, in the order they were added.
+    pub fn series(&self) -> &[SeriesAnswer] {
+        &self.series
+    }
+
     /// One line: model, horizon, context and how the distribution was obtained.
     pub fn headline(&self) -> String {
-        let steps = |count: usize| if count == 1 { "step" } else { "steps" };
-        let mut line = format!("{}: {} {} ahead", self.model, self.horizon, steps(self.horizon));
-        line += &format!(" from {} past {}", self.context, if self.context == 1 { "value" } else { "values" });
-        line += &match self.series.first().map(|series| series.forecast.distribution()) {
+        let Question { model, horizon, context, .. } = &self.question;
+        let steps = if *horizon == 1 { "step" } else { "steps" };
+        let values = if *context == 1 { "value" } else { "values" };
+        let source = match self.series.first().map(|series| series.forecast.distribution()) {
             Some(Distribution::Paths { samples: 1, .. }) => ", 1 sample path".into(),
             Some(Distribution::Paths { samples, .. }) => format!(", {samples} sample paths"),
             Some(Distribution::Mixture(_)) => ", exact distribution".into(),
             Some(Distribution::Mean(_)) => ", mean path".into(),
             None => String::new(),
         };
-        line
+        format!("{model}: {horizon} {steps} ahead from {context} past {values}{source}")
     }
 }
 
@@ -115,37 +174,6 @@ pub struct SeriesAnswer {
 }
 
 impl SeriesAnswer {
-    /// Joins history, time axis and forecast, and computes the point forecast and the quantiles together.
-    ///
-    /// `history` holds the last past values, as many as a chart shall show, NaN where missing; `timeline` covers them
-    /// and then the horizon.
-    ///
-    /// # Errors
-    /// A time axis of another length, or a rule or level that this forecast cannot answer.
-    pub fn new(
-        history: Vec<f32>,
-        timeline: Timeline,
-        forecast: VariateForecast,
-        point: Aggregation,
-        levels: &[f64],
-    ) -> Result<Self> {
-        let name = forecast.name().to_string();
-        if timeline.len() != history.len() + forecast.horizon() {
-            return Err(Error::Data(format!(
-                "the time axis of {name:?} has {} stamps for {} past values and {} future steps",
-                timeline.len(),
-                history.len(),
-                forecast.horizon()
-            )));
-        }
-        let mut rules = vec![point, Aggregation::Mean];
-        rules.extend(levels.iter().map(|&level| Aggregation::Quantile(level)));
-        let mut results = forecast.points(&rules)?.into_iter();
-        let point = results.next().unwrap_or_default();
-        let mean = results.next().unwrap_or_default();
-        Ok(Self { name, history, timeline, point, mean, quantiles: results.collect(), forecast })
-    }
-
     /// Name of the variate.
     pub fn name(&self) -> &str {
         &self.name
@@ -189,5 +217,52 @@ impl SeriesAnswer {
     /// The quantiles, `[levels, horizon]`.
     pub fn quantiles(&self) -> &[Vec<f64>] {
         &self.quantiles
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::example;
+    use super::*;
+
+    fn mean_path(horizon: usize) -> VariateForecast {
+        VariateForecast::new("load", Distribution::Mean(vec![1.0; horizon])).unwrap()
+    }
+
+    #[test]
+    fn shapes_must_agree() {
+        let mut answer = Answer::new(Question { levels: Vec::new(), ..example::question() }).unwrap();
+        let mut refuse = |past: usize, steps: i64, horizon: usize| {
+            answer.push(vec![0.0; past], Timeline::Numbered(0..steps), mean_path(horizon)).unwrap_err().to_string()
+        };
+        assert_eq!(refuse(0, 4, 4), "\"load\" is forecast 4 steps ahead where 3 were asked for");
+        assert_eq!(refuse(2, 4, 3), "the time axis of \"load\" has 4 stamps for 2 past values and 3 future steps");
+        answer.push(vec![0.0; 2], Timeline::Numbered(0..5), mean_path(3)).unwrap();
+        assert_eq!(answer.series()[0].future_stamp(0), "2");
+        assert_eq!(answer.headline(), "nano: 3 steps ahead from 4 past values, mean path");
+    }
+
+    #[test]
+    fn questions_must_be_answerable() {
+        let mut answer = Answer::new(example::question()).unwrap();
+        let message = answer.push(Vec::new(), Timeline::Numbered(0..3), mean_path(3)).unwrap_err().to_string();
+        assert!(message.starts_with("quantile_0.1 needs a distribution"), "{message}");
+        let twice = Question { levels: vec![0.1, 0.5, 0.1], ..example::question() };
+        assert_eq!(
+            Answer::new(twice).unwrap_err().to_string(),
+            "the quantile level 0.1 is asked for twice: once is enough"
+        );
+    }
+
+    #[test]
+    fn tables_give_the_time_axis() {
+        let file = "Date,Close\n2024-01-02,1\n2024-01-03,2\n2024-01-04,3\n";
+        let table = Table::from_reader("prices", file.as_bytes(), &Default::default()).unwrap();
+        let timeline = Timeline::of_table(&table, 2, 2);
+        let texts: Vec<String> = (0..timeline.len()).map(|step| timeline.text(step)).collect();
+        assert_eq!(texts, ["2024-01-03", "2024-01-04", "2024-01-05", "2024-01-06"]);
+        let table = Table::from_reader("loads", "a\n1\n2\n3\n".as_bytes(), &Default::default()).unwrap();
+        assert!(matches!(Timeline::of_table(&table, 2, 4), Timeline::Numbered(steps) if steps == (1..7)));
+        assert_eq!(Timeline::of_table(&table, usize::MAX, 0).len(), 3);
     }
 }

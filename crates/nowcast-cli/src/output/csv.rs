@@ -10,7 +10,7 @@ pub(super) fn render(answer: &Answer) -> Result<Vec<u8>, csv::Error> {
     let paths = long::path_count(answer);
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(["series", "timestamp"].into_iter().map(String::from).chain(long::number_names(answer)))?;
-    for series in &answer.series {
+    for series in answer.series() {
         for step in 0..series.horizon() {
             writer.write_field(series.name())?;
             writer.write_field(series.future_stamp(step).as_bytes())?;
@@ -33,7 +33,7 @@ pub(super) fn render(answer: &Answer) -> Result<Vec<u8>, csv::Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::example;
+    use super::super::{Question, example};
     use super::*;
 
     fn text(answer: &Answer) -> String {
@@ -48,9 +48,7 @@ close,2024-01-02 10:00,101.5,101.75,100.3,101.5,103.4
 close,2024-01-02 11:00,102.5,102.75,101.3,102.5,104.4
 close,2024-01-02 12:00,103.5,103.75,102.3,103.5,105.4
 ";
-        let mut answer = example::answer();
-        answer.series.truncate(1);
-        assert_eq!(text(&answer), expected);
+        assert_eq!(text(&example::dated(example::question())), expected);
     }
 
     #[test]
@@ -61,14 +59,14 @@ close,2024-01-02 12:00,103.5,103.75,102.3,103.5,105.4
 
     #[test]
     fn paths_are_columns_in_f32() {
-        let mut answer = example::answer();
-        answer.paths = true;
-        answer.series.truncate(1);
+        let mut answer = example::dated(Question { paths: true, ..example::question() });
+        example::push_one_path(&mut answer, [0.1, 0.2, 0.3]);
         let lines = text(&answer);
         assert!(lines.starts_with("series,timestamp,point,mean,q0.1,q0.5,q0.9,path_1,path_2,path_3,path_4\n"));
         assert_eq!(
             lines.lines().nth(1).unwrap(),
             "close,2024-01-02 10:00,101.5,101.75,100.3,101.5,103.4,100,101,102,104"
         );
+        assert!(lines.lines().nth(4).unwrap().ends_with(",0.1,,,"), "{lines}");
     }
 }

@@ -10,7 +10,7 @@ mod long;
 mod parquet;
 mod table;
 
-pub use answer::{Answer, SeriesAnswer, Timeline};
+pub use answer::{Answer, Question, SeriesAnswer, Timeline};
 pub use file::write_file;
 
 use nowcast::{Error, Result};

@@ -16,14 +16,14 @@ pub(super) fn render(answer: &Answer) -> Result<Vec<u8>> {
 }
 
 fn columns(answer: &Answer) -> Vec<ParquetColumn> {
-    let names = answer.series.iter().flat_map(|series| (0..series.horizon()).map(|_| series.name().to_string()));
+    let names = answer.series().iter().flat_map(|series| (0..series.horizon()).map(|_| series.name().to_string()));
     let mut columns = vec![
         ParquetColumn { name: "series".into(), values: ParquetValues::Text(names.collect()) },
         ParquetColumn { name: "timestamp".into(), values: stamps(answer) },
     ];
     let paths = long::path_count(answer);
     let mut numbers = vec![Vec::new(); long::number_names(answer).len()];
-    for series in &answer.series {
+    for series in answer.series() {
         let computed = [series.point(), series.mean()].into_iter().chain(series.quantiles().iter().map(Vec::as_slice));
         let mut targets = numbers.iter_mut();
         // The numbers lead: where they end, no target has been taken yet.
@@ -51,7 +51,7 @@ fn stamps(answer: &Answer) -> ParquetValues {
             Timeline::Numbered(_) => None,
         }
     };
-    if let Some(stamps) = answer.series.iter().map(future).collect::<Option<Vec<_>>>() {
+    if let Some(stamps) = answer.series().iter().map(future).collect::<Option<Vec<_>>>() {
         let stamps = stamps.concat();
         let utc = stamps.first().is_some_and(|stamp| stamp.offset().is_some());
         if stamps.iter().all(|stamp| stamp.offset().is_some() == utc) {
@@ -64,10 +64,10 @@ fn stamps(answer: &Answer) -> ParquetValues {
         Timeline::Numbered(numbers) => Some(numbers.clone().skip(series.history().len()).map(|step| step as f64)),
         Timeline::Dated { .. } => None,
     };
-    match answer.series.iter().map(numbered).collect::<Option<Vec<_>>>() {
+    match answer.series().iter().map(numbered).collect::<Option<Vec<_>>>() {
         Some(steps) => ParquetValues::Numbers(steps.into_iter().flatten().collect()),
         None => {
-            let texts = answer.series.iter().flat_map(|series| (0..series.horizon()).map(|k| series.future_stamp(k)));
+            let texts = answer.series().iter().flat_map(|series| (0..series.horizon()).map(|k| series.future_stamp(k)));
             ParquetValues::Text(texts.collect())
         }
     }
@@ -77,19 +77,17 @@ fn stamps(answer: &Answer) -> ParquetValues {
 mod tests {
     use nowcast::data::{ReadOptions, Table};
 
-    use super::super::example;
+    use super::super::{Question, example};
     use super::*;
 
     #[test]
     fn the_table_reads_back() {
-        let mut answer = example::answer();
-        answer.series.truncate(1);
-        answer.paths = true;
+        let answer = example::dated(Question { paths: true, ..example::question() });
         let bytes = render(&answer).unwrap();
         let table = Table::from_reader("answer", bytes.as_slice(), &ReadOptions::default()).unwrap();
         let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
         assert_eq!(names, ["point", "mean", "q0.1", "q0.5", "q0.9", "path_1", "path_2", "path_3", "path_4"]);
-        let series = &answer.series[0];
+        let series = &answer.series()[0];
         assert_eq!(table.columns[0].values, series.point());
         assert_eq!(table.columns[1].values, series.mean());
         for (column, quantile) in table.columns[2..5].iter().zip(series.quantiles()) {
@@ -103,26 +101,25 @@ mod tests {
 
     #[test]
     fn mixed_time_axes_are_text() {
-        let mut answer = example::answer();
         let expected =
             ["2024-01-02 10:00", "2024-01-02 11:00", "2024-01-02 12:00", "4", "5", "6"].map(String::from).to_vec();
-        assert_eq!(stamps(&answer), ParquetValues::Text(expected));
-        answer.series.remove(0);
+        assert_eq!(stamps(&example::answer()), ParquetValues::Text(expected));
+        let mut answer = Answer::new(example::question()).unwrap();
+        example::push_numbered(&mut answer);
         assert_eq!(stamps(&answer), ParquetValues::Numbers(vec![4.0, 5.0, 6.0]));
     }
 
     #[test]
     fn absent_paths_are_nan() {
-        let mut answer = example::answer();
-        answer.paths = true;
-        answer.series.push(example::one_path(vec![7.0]).series.remove(0));
+        let mut answer = example::dated(Question { paths: true, ..example::question() });
+        example::push_one_path(&mut answer, [7.0, 8.0, 9.0]);
         let columns = columns(&answer);
         let cells = |name: &str| match &columns.iter().find(|column| column.name == name).unwrap().values {
             ParquetValues::Numbers(values) => values.clone(),
             other => unreachable!("{other:?}"),
         };
-        assert_eq!(cells("path_1").last(), Some(&7.0));
+        assert_eq!(cells("path_1").last(), Some(&9.0));
         assert!(cells("path_2").last().unwrap().is_nan());
-        assert_eq!(cells("path_4").len(), 7);
+        assert_eq!(cells("path_4").len(), 6);
     }
 }

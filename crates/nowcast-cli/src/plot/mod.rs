@@ -89,19 +89,20 @@ fn arrangement(panels: usize) -> (usize, f64) {
 }
 
 fn compose(answer: &Answer) -> Result<Scene> {
-    let count = answer.series.len();
+    let series = answer.series();
+    let count = series.len();
     if !(1..=PANELS_AT_MOST).contains(&count) {
         return Err(Error::Setting(format!(
             "a chart shows 1 to {PANELS_AT_MOST} series, not {count}: choose some with --columns"
         )));
     }
-    let fans = answer.series.iter().map(|series| Fan::new(series, answer.point)).collect::<Result<Vec<_>>>()?;
+    let fans = series.iter().map(|series| Fan::new(series, answer.question().point)).collect::<Result<Vec<_>>>()?;
     let (columns, panel_height) = arrangement(count);
     let title_height = if count > 1 { PANEL_TITLE_HEIGHT } else { 0.0 };
     let rows = count.div_ceil(columns);
     let row_height = title_height + panel_height + MARGIN;
     let height = HEADER_HEIGHT + rows as f64 * row_height;
-    let title = if count > 1 { format!("{count} forecasts") } else { answer.series[0].name().to_string() };
+    let title = if count > 1 { format!("{count} forecasts") } else { series[0].name().to_string() };
     let mut scene = Scene {
         width: WIDTH as u32,
         height: height as u32,
@@ -111,7 +112,7 @@ fn compose(answer: &Answer) -> Result<Scene> {
     draw_header(&mut scene, answer, &title);
 
     let width = (WIDTH - (columns as f64 + 1.0) * MARGIN) / columns as f64;
-    for (at, (fan, series)) in fans.iter().zip(&answer.series).enumerate() {
+    for (at, (fan, series)) in fans.iter().zip(series).enumerate() {
         let left = MARGIN + (at % columns) as f64 * (width + MARGIN);
         let top = HEADER_HEIGHT + (at / columns) as f64 * row_height;
         if count > 1 {
@@ -134,11 +135,12 @@ fn draw_header(scene: &mut Scene, answer: &Answer, title: &str) {
 
 /// What each line and each band stands for.
 fn draw_legend(scene: &mut Scene, answer: &Answer, (mut x, y): (f64, f64)) {
-    let has_spread = !matches!(answer.series[0].forecast().distribution(), Distribution::Mean(_));
+    let has_spread = !matches!(answer.series()[0].forecast().distribution(), Distribution::Mean(_));
     let mut lines: Vec<(String, Stroke)> = vec![("past".into(), PAST)];
     lines.push((if has_spread { "median" } else { "mean" }.into(), MIDDLE));
-    if has_spread && answer.point != Aggregation::Median {
-        lines.push((answer.point.to_string(), POINT));
+    let rule = answer.question().point;
+    if has_spread && rule != Aggregation::Median {
+        lines.push((rule.to_string(), POINT));
     }
     let key = (22.0, 10.0);
     let label = |scene: &mut Scene, x: &mut f64, text: &str| {

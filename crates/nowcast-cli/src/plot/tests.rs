@@ -3,17 +3,19 @@
 use nowcast::forecast::VariateForecast;
 
 use super::*;
-use crate::output::{SeriesAnswer, Timeline, example};
+use crate::output::{Question, Timeline, example};
 
 /// An answer of `count` numbered series with the given distribution.
 fn answer(count: usize, distribution: Distribution, rule: Aggregation) -> Answer {
-    let series = |k: usize| {
+    let horizon = VariateForecast::new("any", distribution.clone()).unwrap().horizon();
+    let question = Question { point: rule, levels: Vec::new(), horizon, ..example::question() };
+    let mut answer = Answer::new(question).unwrap();
+    for k in 0..count {
         let forecast = VariateForecast::new(format!("series <{k}>"), distribution.clone()).unwrap();
         let history: Vec<f32> = (0..100).map(|step| (step as f32 / 7.0).sin()).collect();
-        let timeline = Timeline::Numbered(0..100 + forecast.horizon() as i64);
-        SeriesAnswer::new(history, timeline, forecast, rule, &[]).unwrap()
-    };
-    Answer { point: rule, levels: Vec::new(), series: (0..count).map(series).collect(), ..example::answer() }
+        answer.push(history, Timeline::Numbered(0..100 + horizon as i64), forecast).unwrap();
+    }
+    answer
 }
 
 fn paths() -> Distribution {
@@ -40,7 +42,7 @@ fn a_fan_has_title_legend_axes_and_bands() {
     let texts = texts(&svg);
     for text in [
         "series <0>",
-        "nano: 3 steps ahead from 4 past values, 8 sample paths",
+        "nano: 12 steps ahead from 4 past values, 8 sample paths",
         "past",
         "median",
         "50%",
@@ -93,7 +95,10 @@ fn dated_series_and_missing_values_are_drawn() {
 
 #[test]
 fn a_single_future_step_without_a_past_is_drawn() {
-    let svg = svg(&Answer { point: Aggregation::Median, ..example::one_path(vec![3.5]) });
+    let mut answer = Answer::new(Question { horizon: 1, ..example::question() }).unwrap();
+    let forecast = VariateForecast::new("x", Distribution::Paths { samples: 1, values: vec![3.5] }).unwrap();
+    answer.push(Vec::new(), Timeline::Numbered(0..1), forecast).unwrap();
+    let svg = svg(&answer);
     assert_eq!(count(&svg, "polygon"), 3);
     assert_eq!(count(&svg, "circle"), 1);
 }
