@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use crate::extent::Rows;
+use crate::head::Head;
 use crate::kv_cache::LayerCache;
 use crate::plan::Tensor;
 use crate::rotary::Rotary;
-use crate::head::Head;
 use crate::scaler::Scaler;
 use crate::weights::{LinearId, VectorId};
 

@@ -174,8 +174,7 @@ mod tests {
 
     /// Two-pass mean and Bessel-corrected deviation of the valid points of a prefix.
     fn prefix(values: &[f32], mask: &[f32]) -> (f64, f64) {
-        let valid: Vec<f64> =
-            values.iter().zip(mask).filter(|(_, w)| **w == 1.0).map(|(v, _)| f64::from(*v)).collect();
+        let valid: Vec<f64> = values.iter().zip(mask).filter(|(_, w)| **w == 1.0).map(|(v, _)| f64::from(*v)).collect();
         let mean = if valid.is_empty() { 0.0 } else { valid.iter().sum::<f64>() / valid.len() as f64 };
         let squares: f64 = valid.iter().map(|v| (v - mean).powi(2)).sum();
         (mean, (squares / (valid.len().max(2) - 1) as f64 + 0.1).sqrt())

@@ -4,8 +4,8 @@ use super::arena::{Access, Plain};
 use super::executor::Context;
 use super::linear::{Addend, LinearCall};
 use super::rows::SharedRows;
-use crate::plan::Element;
 use crate::operation::{Add, LastRow, Linear, Norm, OverwriteExogenous, PrependLabel, SwiGlu};
+use crate::plan::Element;
 
 /// Rows of fewer values than this together stay on one thread.
 const GRAIN_VALUES: usize = 8192;

@@ -62,7 +62,8 @@ pub(super) fn append(op: &AppendCache, access: &Access<'_>, context: &mut Contex
         key.copy_from_slice(&input[row * op.input.width + op.key_column + head * head_dim..][..head_dim]);
         op.rotary.rotate(key, cosine, sine);
     };
-    let value = |row: usize, head: usize| &input[row * op.input.width + op.value_column + head * head_dim..][..head_dim];
+    let value =
+        |row: usize, head: usize| &input[row * op.input.width + op.value_column + head * head_dim..][..head_dim];
     let pool = &context.weights.pool;
     match op.step {
         None => {

@@ -269,12 +269,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn forecast(
-        &self,
-        ready: &mut Ready,
-        components: usize,
-        progress: &mut dyn FnMut(usize),
-    ) -> Result<Vec<Forecast>> {
+    fn forecast(&self, ready: &mut Ready, components: usize, progress: &mut dyn FnMut(usize)) -> Result<Vec<Forecast>> {
         self.write(ready);
         let live = Live { batch: self.batch.len(), context: self.batch[0].1.patches, samples: 1 };
         let mut launch = Launch { live, seed: self.options.seed, first_sample: 0 };
@@ -299,7 +294,10 @@ impl Run<'_> {
                     ready.executable.read(tensor, chunk);
                     for (row, part) in chunk.chunks(live_samples * horizon).enumerate() {
                         let start = (row * self.samples + first) * horizon;
-                        paths[start..start + part.len()].iter_mut().zip(part).for_each(|(path, &value)| *path = value as f32);
+                        paths[start..start + part.len()]
+                            .iter_mut()
+                            .zip(part)
+                            .for_each(|(path, &value)| *path = value as f32);
                     }
                     progress(self.batch.len() * live_samples);
                 }
@@ -383,7 +381,8 @@ impl Run<'_> {
             let series = &self.series[*index];
             let future = self.future(series);
             let forecasts = series.names().iter().enumerate().map(|(variate, name)| {
-                let known = (variate + series.exogenous()).checked_sub(variates).filter(|_| !series.future().is_empty());
+                let known =
+                    (variate + series.exogenous()).checked_sub(variates).filter(|_| !series.future().is_empty());
                 let answer = match known {
                     Some(row) => {
                         let values = future[row * self.options.horizon..(row + 1) * self.options.horizon].to_vec();

@@ -20,8 +20,7 @@ impl Ready {
     pub(crate) fn new(model: &Toto, shape: Shape) -> Result<Self> {
         let tensors = model.plan(shape)?;
         let plan = Arc::clone(&tensors.plan);
-        let executable =
-            Arc::clone(&model.resident).prepare(plan).map_err(|error| Error::Memory(error.to_string()))?;
+        let executable = Arc::clone(&model.resident).prepare(plan).map_err(|error| Error::Memory(error.to_string()))?;
         Ok(Self { tensors, executable })
     }
 }

@@ -126,4 +126,6 @@ fn cases(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 #[doc(hidden)]
-pub fn mean_for_debug(folder: &Path) -> Vec<f64> { toto::mean_for_debug(folder) }
+pub fn mean_for_debug(folder: &Path) -> Vec<f64> {
+    toto::mean_for_debug(folder)
+}

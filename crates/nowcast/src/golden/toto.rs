@@ -75,7 +75,11 @@ impl Case<'_> {
             let full = format!("{prefix}{name}");
             let Some(single) = self.optional(&full)? else { continue };
             if single.len() != values.len() {
-                return Err(Error::Data(format!("{full} holds {} values where {} are computed", single.len(), values.len())));
+                return Err(Error::Data(format!(
+                    "{full} holds {} values where {} are computed",
+                    single.len(),
+                    values.len()
+                )));
             }
             let Some(double) = self.optional(&format!("{full}_f64"))? else {
                 only_single.push((full, values, single));
@@ -209,11 +213,13 @@ impl Case<'_> {
         let mean = mixture_mean(&outputs, model.config().head.components());
         outputs.insert("prefill_mean".into(), mean);
         for (suffix, uncached) in [("kv", false), ("nokv", true)] {
-            let stages = self.stages(&model, series, forward::Decode::Mean, self.arguments.prediction_length, uncached)?;
+            let stages =
+                self.stages(&model, series, forward::Decode::Mean, self.arguments.prediction_length, uncached)?;
             let width = model.config().embed_dim;
             let hidden: Vec<&Vec<f64>> = (0..steps - 1).map(|step| &stages[&format!("decode_hidden.{step}")]).collect();
             if let Some(rows) = hidden.first().map(|hidden| hidden.len() / width) {
-                let row = |row| hidden.iter().flat_map(move |step| step[row * width..(row + 1) * width].iter().copied());
+                let row =
+                    |row| hidden.iter().flat_map(move |step| step[row * width..(row + 1) * width].iter().copied());
                 outputs.insert(format!("decode_hidden_{suffix}"), (0..rows).flat_map(row).collect());
             }
             if suffix == "kv" {
@@ -222,7 +228,8 @@ impl Case<'_> {
                     let context = stages[name].len() / (series.len() * series[0].variates());
                     let extended = stages[name].chunks(context).enumerate().flat_map(|(row, context)| {
                         let stages = &stages;
-                        let step = move |step: usize| &stages[&format!("ext_{name}.{step}")][row * patch..(row + 1) * patch];
+                        let step =
+                            move |step: usize| &stages[&format!("ext_{name}.{step}")][row * patch..(row + 1) * patch];
                         context.iter().copied().chain((0..whole.min(steps - 1)).flat_map(step).copied())
                     });
                     // The last whole patch enters no further step: only where the horizon ends inside a patch are all seen.
@@ -366,7 +373,13 @@ fn mixture_mean(outputs: &Outputs, components: usize) -> Vec<f64> {
 }
 
 /// `[levels, variates, first]`: the first `first` points of each variate's `patch` points.
-fn mixture_quantiles(outputs: &Outputs, components: usize, levels: &[f64], patch: usize, first: usize) -> Result<Vec<f64>> {
+fn mixture_quantiles(
+    outputs: &Outputs,
+    components: usize,
+    levels: &[f64],
+    patch: usize,
+    first: usize,
+) -> Result<Vec<f64>> {
     let variates = outputs["affine_loc"].len() / patch;
     let rows = variates * first;
     let mut quantiles = vec![f64::NAN; levels.len() * rows];

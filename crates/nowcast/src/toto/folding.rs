@@ -56,7 +56,8 @@ pub(super) fn fold_head(heads: &Heads, unembed: &TensorView<'_>, bias: &[f64], p
     thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
         let mine = work();
-        let joined = others.into_iter().map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let joined =
+            others.into_iter().map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         joined.fold(mine, Result::and)
     })?;
     Ok(folded)
@@ -70,10 +71,20 @@ fn multiply(left: &[f64], right: &[f64], out: &mut [f64], width: usize) {
     // SAFETY: the three slices hold `rows x width`, `width x width` and `rows x width` values, as just asserted.
     unsafe {
         matrixmultiply::dgemm(
-            rows, width, width, 1.0,
-            left.as_ptr(), stride, 1,
-            right.as_ptr(), stride, 1,
-            0.0, out.as_mut_ptr(), stride, 1,
+            rows,
+            width,
+            width,
+            1.0,
+            left.as_ptr(),
+            stride,
+            1,
+            right.as_ptr(),
+            stride,
+            1,
+            0.0,
+            out.as_mut_ptr(),
+            stride,
+            1,
         );
     }
 }

@@ -127,9 +127,8 @@ impl Toto {
         let mask = plan.input(Element::F32, context, patch);
         let groups = plan.input(Element::I32, series, 1);
         let streams = plan.input(Element::I32, series, 1);
-        let future = shape
-            .known_future
-            .then(|| plan.input(Element::F32, Rows::batch().times(shape.exogenous), shape.horizon));
+        let future =
+            shape.known_future.then(|| plan.input(Element::F32, Rows::batch().times(shape.exogenous), shape.horizon));
         let caches = Vec::new();
         let mut forward = Forward { model: self, shape, plan, series, groups, caches, observed: Vec::new() };
         forward.reserve_caches();
@@ -146,11 +145,7 @@ impl Toto {
     }
 
     fn rotary(&self) -> Rotary {
-        Rotary {
-            head_dim: self.config.head_dim,
-            pairing: Pairing::Interleaved,
-            xpos_scale_base: Some(XPOS_SCALE_BASE),
-        }
+        Rotary { head_dim: self.config.head_dim, pairing: Pairing::Interleaved, xpos_scale_base: Some(XPOS_SCALE_BASE) }
     }
 }
 
@@ -202,7 +197,14 @@ impl Forward<'_> {
         let state = self.plan.tensor_of(Element::F64, series, STATE_WIDTH);
         let scaler = model.config.scaler;
         self.plan.push(Operation::ScaleContext(operation::ScaleContext {
-            scaler, values, mask, scaled, location, scale, state, series,
+            scaler,
+            values,
+            mask,
+            scaled,
+            location,
+            scale,
+            state,
+            series,
         }));
         self.observe("scaled", scaled);
         self.observe("loc", location);
@@ -378,11 +380,15 @@ impl Forward<'_> {
         let output = self.plan.tensor(x.rows, width);
         self.plan.push(match pass.step {
             None => Operation::AttendContext(operation::AttendContext {
-                query: qkv, query_column: 0, cache, output, tokens,
+                query: qkv,
+                query_column: 0,
+                cache,
+                output,
+                tokens,
             }),
-            Some(step) => Operation::AttendStep(operation::AttendStep {
-                query: qkv, query_column: 0, cache, output, step,
-            }),
+            Some(step) => {
+                Operation::AttendStep(operation::AttendStep { query: qkv, query_column: 0, cache, output, step })
+            }
         });
         output
     }
@@ -398,7 +404,11 @@ impl Forward<'_> {
         self.rotate_query(query, pass.table, Tokens::Last);
         let output = self.plan.tensor(x.rows, width);
         self.plan.push(Operation::AttendContext(operation::AttendContext {
-            query, query_column: 0, cache, output, tokens: Tokens::Last,
+            query,
+            query_column: 0,
+            cache,
+            output,
+            tokens: Tokens::Last,
         }));
         let x = self.plan.linear_add(layer.attention_output, output, x);
         self.mlp(layer, x)
@@ -441,7 +451,14 @@ impl Forward<'_> {
     fn rotate_query(&mut self, tensor: Tensor, table: Tensor, tokens: Tokens) {
         let rotary = self.model.rotary();
         let heads = self.model.config.heads;
-        self.plan.push(Operation::RotateQuery(operation::RotateQuery { rotary, tensor, column: 0, heads, table, tokens }));
+        self.plan.push(Operation::RotateQuery(operation::RotateQuery {
+            rotary,
+            tensor,
+            column: 0,
+            heads,
+            table,
+            tokens,
+        }));
     }
 
     /// From the residual stream to raw parameters, `[positions, parameters]` per row; there is no final norm.

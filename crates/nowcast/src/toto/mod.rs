@@ -44,7 +44,12 @@ impl Toto {
     ///
     /// # Errors
     /// The checkpoint does not fit its config, or the device has no room for it.
-    pub fn load(config: TotoConfig, checkpoint: &Checkpoint, device: &dyn Device, options: LoadOptions) -> Result<Self> {
+    pub fn load(
+        config: TotoConfig,
+        checkpoint: &Checkpoint,
+        device: &dyn Device,
+        options: LoadOptions,
+    ) -> Result<Self> {
         let mut list = WeightList::default();
         let weights = TotoWeights::new(&config, checkpoint, options, &mut list)?;
         let resident = device.load(list).map_err(|error| Error::Memory(error.to_string()))?;

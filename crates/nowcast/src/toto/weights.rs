@@ -143,7 +143,9 @@ fn stacked_heads<'a>(config: &TotoConfig, next: &mut impl FnMut() -> TensorView<
 impl<'a> Loader<'a, '_> {
     /// A matrix as it is stored.
     fn plain(&mut self, tensor: TensorView<'a>, bias: Vec<f32>) -> LinearId {
-        self.matrix(tensor, bias, Activation::None, move || Box::new(move |row, out: &mut [f32]| read(&tensor, row, out)))
+        self.matrix(tensor, bias, Activation::None, move || {
+            Box::new(move |row, out: &mut [f32]| read(&tensor, row, out))
+        })
     }
 
     fn matrix(

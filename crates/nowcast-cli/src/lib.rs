@@ -1,0 +1,5 @@
+//! What the `nowcast` program does with an answer: text, files and charts.
+#![warn(missing_docs)]
+
+pub mod output;
+pub mod plot;

@@ -1,0 +1,121 @@
+//! Writing a file whole or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use nowcast::{Error, Result};
+
+/// Writes `bytes` to `path` whole or not at all: into a new file in the same folder, then renamed.
+///
+/// A link is followed and stays a link; a device or a pipe is written in place.
+///
+/// # Errors
+/// A folder that does not exist, or whatever the operating system refuses; the old file is then as it was.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    match fs::metadata(&target) {
+        Ok(existing) if existing.is_dir() => {
+            return Err(Error::Setting(format!("cannot write {}: it is a folder, name a file in it", path.display())));
+        }
+        Ok(existing) if !existing.is_file() => {
+            let mut device = OpenOptions::new().write(true).open(&target).map_err(|error| Error::file(path, error))?;
+            return device.write_all(bytes).map_err(|error| Error::file(path, error));
+        }
+        _ => {}
+    }
+    let folder = match target.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    if !folder.is_dir() {
+        return Err(Error::Setting(format!(
+            "cannot write {}: there is no folder {}, create it first",
+            path.display(),
+            folder.display()
+        )));
+    }
+    let (temporary, file) = create_beside(&target, folder).map_err(|error| Error::file(path, error))?;
+    let result = fill(file, bytes).and_then(|()| fs::rename(&temporary, &target));
+    result.map_err(|error| {
+        // Nothing more can be done where the removal fails too; the first error is the one to tell.
+        let _ = fs::remove_file(&temporary);
+        Error::file(path, error)
+    })
+}
+
+/// A new, empty file in the folder of the target, under a name nobody else uses.
+fn create_beside(target: &Path, folder: &Path) -> io::Result<(PathBuf, File)> {
+    let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
+    for attempt in 0..100 {
+        let temporary = folder.join(format!(".{name}.{}-{attempt}.partial", std::process::id()));
+        match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+            Ok(file) => return Ok((temporary, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+fn fill(mut file: File, bytes: &[u8]) -> io::Result<()> {
+    file.write_all(bytes)?;
+    // On disk before the rename, so that a crash leaves the old file or the new one.
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn files_are_replaced_and_nothing_else_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.csv");
+        write_file(&path, b"first").unwrap();
+        write_file(&path, b"second").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(names(folder.path()), ["out.csv"]);
+    }
+
+    #[test]
+    fn a_missing_folder_is_one_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("missing").join("out.csv");
+        let message = write_file(&path, b"x").unwrap_err().to_string();
+        let missing = folder.path().join("missing");
+        assert_eq!(
+            message,
+            format!("cannot write {}: there is no folder {}, create it first", path.display(), missing.display())
+        );
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn a_folder_is_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let message = write_file(folder.path(), b"x").unwrap_err().to_string();
+        assert!(message.ends_with("it is a folder, name a file in it"), "{message}");
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_stay_links_and_devices_stay_devices() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, b"old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write_file(&link, b"new").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        let null = folder.path().join("null");
+        std::os::unix::fs::symlink("/dev/null", &null).unwrap();
+        write_file(&null, b"gone").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+}
