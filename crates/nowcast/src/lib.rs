@@ -9,11 +9,13 @@
 //! | [`forecaster`] | preparing, batching, planning, running |
 //! | [`forecast`] | the answer: quantiles, means, paths |
 //! | [`checkpoint`] | weights: the hub, safetensors, validation |
+//! | [`device`] | where it runs |
 //! | [`toto`] | Toto 1.0 |
 //! | [`golden`] | parity with the public references |
 
 pub mod checkpoint;
 pub mod data;
+pub mod device;
 pub mod error;
 pub mod forecast;
 pub mod forecaster;

@@ -51,6 +51,8 @@ pub struct Counters {
     pub graphs_replayed: u64,
     /// Times the host waited for the device in the middle of a forecast.
     pub host_syncs: u64,
+    /// Operations performed, a kernel or a few each.
+    pub operations_run: u64,
     /// Bytes of the largest plan.
     pub planned_bytes: usize,
 }

@@ -1,0 +1,63 @@
+//! `nowcast inspect`: a model, and the memory of a forecast before it runs.
+
+use std::fmt::Write;
+
+use nowcast::forecaster::memory::in_words;
+use nowcast::toto::config::{Head, LayerKind};
+use nowcast::{ForecastOptions, Result};
+use serde_json::json;
+
+use super::{print, print_json};
+use crate::arguments::InspectArguments;
+use crate::model;
+
+pub(crate) fn run(arguments: &InspectArguments) -> Result<()> {
+    let (forecaster, mode) = model::load(&arguments.model, &arguments.run)?;
+    let mut options = ForecastOptions::new(arguments.horizon);
+    options.samples = arguments.samples;
+    options.memory_limit = arguments.run.memory_limit;
+    let plan = forecaster.planned_bytes(arguments.context, arguments.variates, &options)?;
+    let weights = forecaster.model().weight_bytes();
+    let config = forecaster.model().config();
+    let time = config.layers.iter().filter(|kind| **kind == LayerKind::Time).count();
+    let space = config.layers.len() - time;
+    let head = match config.head {
+        Head::StudentT => "one Student-t".to_string(),
+        Head::Mixture { components } => format!("mixture of {components} Student-t"),
+    };
+    if arguments.json {
+        return print_json(&json!({
+            "model": arguments.model,
+            "parameters": config.parameters(),
+            "patch_size": config.patch_size,
+            "embed_dim": config.embed_dim,
+            "heads": config.heads,
+            "mlp_hidden": config.mlp_hidden,
+            "time_layers": time,
+            "space_layers": space,
+            "head": head,
+            "mode": format!("{mode:?}").to_lowercase(),
+            "context": arguments.context,
+            "horizon": arguments.horizon,
+            "samples": arguments.samples,
+            "variates": arguments.variates,
+            "weight_bytes": weights,
+            "planned_bytes": plan,
+            "total_bytes": weights + plan,
+        }));
+    }
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name:<12} {value}");
+    };
+    line("model", format!("{}: Toto 1.0, {} parameters", arguments.model, config.parameters()));
+    line("layers", format!("{time} over time, {space} over variates"));
+    line("width", format!("{} in {} heads, hidden {}", config.embed_dim, config.heads, config.mlp_hidden));
+    line("patch", format!("{} steps", config.patch_size));
+    line("head", head);
+    line("weights", format!("{weights} bytes ({})", in_words(weights)));
+    line("plan", format!("{plan} bytes ({})", in_words(plan)));
+    line("total", format!("{} bytes ({})", weights + plan, in_words(weights + plan)));
+    print(text.as_bytes())
+}

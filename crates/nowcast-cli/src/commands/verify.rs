@@ -1,0 +1,65 @@
+//! `nowcast verify`: parity with the public reference, stage by stage.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use nowcast::Result;
+use nowcast::golden::{self, Case, Family, Report};
+
+use super::{print, print_json};
+use crate::arguments::{FamilyName, ModeName, VerifyArguments};
+use crate::progress::Progress;
+
+pub(crate) fn run(arguments: &VerifyArguments) -> Result<ExitCode> {
+    let family = arguments.family.map(|FamilyName::Toto| Family::Toto);
+    let eager = arguments.mode == ModeName::Eager;
+    let mut progress = Progress::new("verifying");
+    let report = golden::verify(&arguments.goldens, family, eager, &mut |done, total| progress.update(done, total))?;
+    drop(progress);
+    if arguments.json {
+        print_json(&report)?;
+    } else {
+        print(table(&report).as_bytes())?;
+    }
+    Ok(ExitCode::from(u8::from(report.failed > 0)))
+}
+
+fn table(report: &Report) -> String {
+    let mut text = String::new();
+    for case in &report.cases {
+        append(&mut text, case);
+    }
+    if !report.skipped.is_empty() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "not verified by this version: {}", report.skipped.join(", "));
+    }
+    let _ = writeln!(text, "{} passed, {} failed", report.passed, report.failed);
+    text
+}
+
+fn append(text: &mut String, case: &Case) {
+    let _ = writeln!(text, "{} {}", verdict(case.pass), case.case);
+    if let Some(failure) = &case.failure {
+        let _ = writeln!(text, "  {failure}");
+    }
+    let width = case.checks.iter().map(|check| check.tensor.len()).max().unwrap_or(0);
+    if !case.checks.is_empty() {
+        let _ = writeln!(text, "  {:width$}  {:>9}  {:>9}  {:>9}", "tensor", "error", "reference", "limit");
+    }
+    for check in &case.checks {
+        let reference = check.reference_error.map_or_else(|| "-".into(), |error| format!("{error:.2e}"));
+        let _ = writeln!(
+            text,
+            "  {:width$}  {:>9}  {reference:>9}  {:>9}  {}",
+            check.tensor,
+            format!("{:.2e}", check.error),
+            format!("{:.2e}", check.limit),
+            verdict(check.pass)
+        );
+    }
+    text.push('\n');
+}
+
+fn verdict(pass: bool) -> &'static str {
+    if pass { "PASS" } else { "FAIL" }
+}
