@@ -221,3 +221,18 @@ impl Components {
         values
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_series_is_that_of_the_hyperbolic_sine() {
+        // The next term is 2.05e-12 s^14.
+        for (s, limit) in [(1.0f64, 2.1e-12), (0.5, 3e-16)] {
+            let series = SINH_SERIES.iter().rev().fold(0.0, |sum, coefficient| sum * s * s + coefficient);
+            let exact = (2.0 * (s / 2.0).sinh() / s).powf(-0.5);
+            assert!((series - exact).abs() < limit, "{s}: {series} {exact}");
+        }
+    }
+}

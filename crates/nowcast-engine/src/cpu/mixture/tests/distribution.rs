@@ -1,6 +1,7 @@
-//! A million draws against the exact distributions, at fixed seeds.
+//! Draws against a plain twin, and a million of them against the exact distributions, at fixed seeds.
 
 use super::*;
+use crate::random::Stream;
 use crate::student_t::Mixture;
 
 const DRAWS: usize = 1_000_000;
@@ -29,6 +30,48 @@ fn kolmogorov(drawn: &[f64], exact: &Mixture) -> f64 {
 
 /// Exceeded with probability 2 exp(-2 limit^2) = 1e-6.
 const KOLMOGOROV_LIMIT: f64 = 2.7;
+
+#[test]
+fn draws_agree_with_a_plain_twin() {
+    let (components, positions, samples) = (5, 70, 40);
+    let head = Head::Mixture { components };
+    let mut raw = noise(positions * head.values(), 22);
+    for values in raw.chunks_mut(head.values()) {
+        // Above 20 softplus is the identity, so both sides have the very same parameters.
+        values[..components].iter_mut().for_each(|nu| *nu = 25.0 + 5.0 * *nu);
+        values[2 * components..3 * components].iter_mut().for_each(|scale| *scale = 30.0 + 10.0 * *scale);
+    }
+    let keys = [17, 18];
+    let draws = Draws { seed: 1 << 40 | 5, step: 9, series_keys: &keys, samples, first_sample: 100, shared: false };
+    let repeated = raw.repeat(2 * samples);
+    let drawn = sampled(&plain(head, &repeated, positions), &draws, 0..2 * samples);
+    for (index, &value) in drawn.iter().enumerate() {
+        let (row, position) = (index / positions, index % positions);
+        let sample = 100 + (row % samples) as u32;
+        let stream = Stream { seed: draws.seed, series: keys[row / samples], sample, step: 9 };
+        let [choice, high, low, angle] = stream.words(position as u32);
+        let part = |part: usize| {
+            let values = &raw[position * head.values() + part * components..][..components];
+            values.iter().map(|&value| f64::from(value)).collect::<Vec<_>>()
+        };
+        let weights: Vec<f64> = part(3).iter().map(|logit| logit.exp()).collect();
+        let mut share = (f64::from(choice) + 0.5) / 2f64.powi(32) * weights.iter().sum::<f64>();
+        // Weights differ by rounding, so a share within 1e-6 of a limit may go either way; none is here.
+        let k = weights.iter().position(|weight| {
+            share -= weight;
+            share < 0.0
+        });
+        let k = k.unwrap();
+        let (nu, scale) = (2.0 + part(0)[k], part(2)[k]);
+        let u = (f64::from(high) * 2f64.powi(32) + f64::from(low) + 0.5) / 2f64.powi(64);
+        let v = (f64::from(angle) + 0.5) / 2f64.powi(32);
+        let radius = (nu * (u.powf(-2.0 / nu) - 1.0)).sqrt();
+        let expected = part(1)[k] + scale * radius * (std::f64::consts::TAU * v).cos();
+        // powf - 1 cancels: two units of one, half of which reaches the root of it.
+        let limit = scale * (1e-14 * radius + 2.0 * f64::EPSILON * nu / radius) + 1e-15;
+        assert!((value - expected).abs() <= limit, "{row} {position}: {value} {expected}");
+    }
+}
 
 #[test]
 fn one_student_t_is_drawn_from_its_distribution() {
