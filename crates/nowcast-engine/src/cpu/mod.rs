@@ -5,6 +5,7 @@ pub mod detect;
 mod disjoint;
 pub mod linear;
 mod math;
+pub mod memory;
 pub mod mixture;
 pub mod pool;
 mod tile;
