@@ -6,7 +6,7 @@
 /// over in a virtual machine; with pages of 2 MiB few rows ran half as fast again there. Where the system has no such
 /// pages nothing happens.
 pub fn prefer_large_pages(values: &mut [f32]) {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     {
         const PAGE: usize = 4096;
         // Whole pages outwards, so that the ranges of neighbouring allocations meet.
@@ -15,7 +15,7 @@ pub fn prefer_large_pages(values: &mut [f32]) {
         // SAFETY: this advice changes no contents, and a failure changes nothing.
         unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(any(not(target_os = "linux"), miri))]
     let _ = values;
 }
 
