@@ -7,6 +7,7 @@
 
 use nowcast_engine::cpu::detect::InstructionSet;
 use nowcast_engine::cpu::linear::{Addend, Layout, LinearCall, PackedLinear};
+use nowcast_engine::cpu::memory::prefer_large_pages;
 use nowcast_engine::cpu::pool::ThreadPool;
 use std::hint::black_box;
 use std::time::Instant;
@@ -61,24 +62,26 @@ fn apply(linear: &PackedLinear, rows: usize, input: &[f32], output: &mut [f32], 
     linear.apply(call, pool);
 }
 
-/// Bytes per second of plain reading.
+/// Bytes per second of plain reading, from the same kind of pages as the weights.
 fn read_bandwidth(pool: &ThreadPool) -> f64 {
     const PARTS: usize = 12;
-    let values = vec![1u64; (PARTS * 5) << 20];
+    let mut values = vec![0.0f32; (PARTS * 10) << 20];
+    prefer_large_pages(&mut values);
+    values.fill(1.0);
     let size = values.len() / PARTS;
     let seconds = best(pool, 6, PARTS, |part| {
         let values = &values[part * size..][..size];
         pool.for_each_chunk(size, 1 << 16, |range| {
-            let mut sums = [0u64; 32];
-            for chunk in values[range].chunks_exact(32) {
+            let mut sums = [0.0; 64];
+            for chunk in values[range].chunks_exact(64) {
                 for (sum, value) in sums.iter_mut().zip(chunk) {
-                    *sum ^= value;
+                    *sum += value;
                 }
             }
             black_box(sums);
         });
     });
-    (values.len() * 8) as f64 / seconds
+    (values.len() * size_of::<f32>()) as f64 / seconds
 }
 
 /// Floating-point operations per second of independent multiply-adds in registers.

@@ -279,7 +279,11 @@ fn decode_matches_the_twin() {
     let pool = ThreadPool::new(2);
     Case { heads: 3, head_dim: 64, series: vec![0, 1], capacity: 40, live: 37, padding: 3 }.check_decode(70, 2, &pool);
     Case { heads: 2, head_dim: 20, series: vec![4], capacity: 8, live: 8, padding: 0 }.check_decode(9, 1, &pool);
-    // Without a suffix, and without a prefix.
+}
+
+#[test]
+fn decode_without_a_suffix_or_a_prefix_matches_the_twin() {
+    let pool = ThreadPool::new(2);
     Case { heads: 1, head_dim: 8, series: vec![4], capacity: 8, live: 3, padding: 0 }.check_decode(2, 0, &pool);
     Case { heads: 1, head_dim: 8, series: vec![4], capacity: 8, live: 0, padding: 0 }.check_decode(2, 3, &pool);
 }

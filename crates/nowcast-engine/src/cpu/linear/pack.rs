@@ -4,6 +4,7 @@
 //! gap, so one forecast reads the weights as one stream. The last panel is filled up with zeros.
 
 use super::PANEL;
+use crate::cpu::memory::prefer_large_pages;
 use crate::cpu::pool::ThreadPool;
 use std::sync::{Mutex, PoisonError};
 
@@ -85,6 +86,7 @@ impl PackedLinear {
         let panels = outputs.div_ceil(layout.panel_outputs());
         // Zeroed memory comes from the system untouched, so the packing threads are the first to write it.
         let mut weights = vec![0.0; panels * inputs * PANEL + ALIGNMENT - 1];
+        prefer_large_pages(&mut weights);
         let start = weights.as_ptr().align_offset(ALIGNMENT * size_of::<f32>()).min(ALIGNMENT - 1);
         let work = Mutex::new(weights[start..].chunks_exact_mut(inputs * PANEL).take(panels).enumerate());
         pool.run(|_| {
