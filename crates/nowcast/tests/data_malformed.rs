@@ -224,6 +224,13 @@ fn cases() -> Vec<Case> {
             &["column \"id\" tells them apart", "give each its own file"],
         ),
         case(
+            "stacked series of which one column is asked for",
+            "ds,id,y\n2024-01-01,a,1\n2024-01-02,a,2\n2024-01-01,b,3\n2024-01-02,b,4\n",
+            "f.csv",
+            &["2 of 4 rows repeat", "give one row per time step"],
+        )
+        .columns(&["y"]),
+        case(
             "one time for all rows",
             "Date,y\n2024-01-01,1\n2024-01-01,2\n2024-01-01,3\n",
             "f.csv",

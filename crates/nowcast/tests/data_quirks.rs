@@ -55,6 +55,13 @@ fn of_duplicates_the_last_of_the_file_is_kept() {
 }
 
 #[test]
+fn a_file_pasted_twice_is_read_once() {
+    let table = read("Date,Close\n2018-03-01,1\n2018-03-02,null\n2018-03-01,1\n2018-03-02,null\n");
+    assert_eq!((table.rows(), values(&table, "Close")[0]), (2, 1.0));
+    assert_noted(&table, "2 row(s) repeat");
+}
+
+#[test]
 fn one_moment_in_two_offsets_is_a_duplicate() {
     let table = read("ts,y\n2024-01-01T12:00:00+01:00,1\n2024-01-01T11:00:00Z,2\n2024-01-01T12:00:00Z,3\n").columns[0]
         .values
@@ -117,7 +124,7 @@ fn the_time_column_can_be_named() {
     let table = read_with("date,settled,y\n2024-01-01,2024-01-03,1\n2024-01-02,2024-01-04,2\n", &options);
     assert_eq!(table.stamps_text(), ["2024-01-03", "2024-01-04"]);
     assert_eq!(names(&table), ["y"]);
-    assert_noted(&table, "\"date\" is left out: it holds times");
+    assert_noted(&table, "left out as times: \"date\"");
 }
 
 #[test]
@@ -144,14 +151,14 @@ fn columns_are_chosen_in_the_order_asked() {
 fn text_columns_are_left_out_and_said() {
     let table = read("Date,Symbol,Close\n2024-01-01,BTC,1\n2024-01-02,BTC,2\n");
     assert_eq!(names(&table), ["Close"]);
-    assert_noted(&table, "\"Symbol\" is left out: it holds text");
+    assert_noted(&table, "left out as text: \"Symbol\"");
 }
 
 #[test]
 fn empty_columns_are_left_out_and_said() {
     let table = read("Date,Close,Note\n2024-01-01,1,\n2024-01-02,2,null\n");
     assert_eq!(names(&table), ["Close"]);
-    assert_noted(&table, "\"Note\" is left out: it has no values");
+    assert_noted(&table, "left out as empty: \"Note\"");
 }
 
 #[test]
@@ -249,7 +256,7 @@ fn a_remark_and_a_second_time_column_before_the_data() {
     );
     assert_eq!(names(&table), ["close"]);
     assert_noted(&table, "1 line(s) before the header");
-    assert_noted(&table, "\"unix\" is left out");
+    assert_noted(&table, "left out as times: \"unix\"");
 }
 
 #[test]
@@ -263,7 +270,7 @@ fn date_and_time_in_two_columns() {
 fn saved_row_numbers_are_no_series() {
     let table = read(",date,y\n0,2024-01-01,5\n1,2024-01-02,6\n2,2024-01-03,7\n");
     assert_eq!(names(&table), ["y"]);
-    assert_noted(&table, "counts the rows");
+    assert_noted(&table, "left out as row numbers");
 }
 
 #[test]
@@ -376,7 +383,7 @@ fn a_late_row_is_no_gap() {
 fn repeated_names_are_told_apart() {
     let table = read("date,close,close\n2024-01-01,1,2\n");
     assert_eq!((values(&table, "close"), values(&table, "close.1")), (&[1.0][..], &[2.0][..]));
-    assert_noted(&table, "close.1");
+    assert_noted(&table, "occurs before: \"close.1\"");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::frequency::Frequency;
 use super::header::listed;
+use super::notes::Notes;
 use super::raw::{RawColumn, RawTable, Source};
 use super::stamp::{Stamp, Style};
 use super::{Column, ReadOptions, Table, Times, stamp_column};
@@ -28,31 +29,34 @@ pub(super) fn arrange(raw: RawTable, name: String, options: &ReadOptions) -> Res
             "no column holds numbers (found {found}); give at least one numeric column, or name the time column"
         )));
     }
-    let (column, order, stamps) = match times {
+    let (column, repeats, stamps) = match times {
         None => {
             notes.push("no time column: rows are taken in the order of the file, stamps are step numbers".into());
-            (None, (0..rows).collect(), None)
+            (None, Repeats { distinct: (0..rows).collect(), dropped: 0, conflicts: 0 }, None)
         }
         Some((column, stamp_column::Times::Numbers(values))) => {
             notes.push(format!(
                 "column {column:?} counts and does not date: it orders the rows, stamps are step numbers"
             ));
             let order = order(&values, f64::total_cmp, &column, &mut notes);
-            let order = distinct(order, |a, b| values[a] == values[b]);
-            (Some(column), order, None)
+            let repeats = Repeats::find(order, |a, b| values[a] == values[b], &kept);
+            (Some(column), repeats, None)
         }
         Some((column, stamp_column::Times::Stamps { stamps, style, notes: remarks })) => {
-            notes.extend(remarks.into_iter().map(|remark| format!("column {column:?}: {remark}")));
+            remarks.into_iter().for_each(|remark| notes.push(format!("column {column:?}: {remark}")));
             let moments: Vec<i128> = stamps.iter().map(Stamp::nanoseconds).collect();
             let order = order(&moments, i128::cmp, &column, &mut notes);
-            let order = distinct(order, |a, b| moments[a] == moments[b]);
-            (Some(column), order, Some((stamps, style)))
+            let repeats = Repeats::find(order, |a, b| moments[a] == moments[b], &kept);
+            (Some(column), repeats, Some((stamps, style)))
         }
     };
-    note_duplicates(&source, column.as_deref(), rows - order.len(), rows, texts_vary, &mut notes)?;
+    if let Some(column) = &column {
+        repeats.judge(&source, column, texts_vary.as_deref(), &mut notes)?;
+    }
+    let order = repeats.distinct;
     let mut columns: Vec<Column> = kept.into_iter().map(|column| pick(column, &order)).collect();
     let Some((column, (stamps, style))) = column.zip(stamps) else {
-        return Ok(Table { name, times: None, columns, notes, frequency: Frequency::Unknown });
+        return Ok(Table { name, times: None, columns, notes: notes.into_lines(), frequency: Frequency::Unknown });
     };
     let mut stamps: Vec<Stamp> = order.iter().map(|&row| stamps[row]).collect();
     let frequency = Frequency::infer(&stamps);
@@ -63,22 +67,17 @@ pub(super) fn arrange(raw: RawTable, name: String, options: &ReadOptions) -> Res
     if options.fill_gaps {
         gaps.fill(&mut stamps, &mut columns, &source, &mut notes)?;
     } else if gaps.rows > 0 {
+        let more = if gaps.rows > gaps.most { "more than " } else { "" };
+        let (rows, places) = (gaps.rows.min(gaps.most), gaps.places.len());
         notes.push(format!(
-            "the stamps ({frequency}) leave out {} step(s) in {} place(s); rows are taken as they come",
-            gaps.rows,
-            gaps.places.len()
+            "the stamps ({frequency}) leave out {more}{rows} step(s) in {places} place(s); rows are taken as they come"
         ));
     }
-    Ok(Table { name, times: Some(Times { column, stamps, style }), columns, notes, frequency })
+    Ok(Table { name, times: Some(Times { column, stamps, style }), columns, notes: notes.into_lines(), frequency })
 }
 
 /// The rows in ascending order; rows of the same moment stay in the order of the file.
-fn order<T>(
-    keys: &[T],
-    compare: impl Fn(&T, &T) -> std::cmp::Ordering,
-    column: &str,
-    notes: &mut Vec<String>,
-) -> Vec<usize> {
+fn order<T>(keys: &[T], compare: impl Fn(&T, &T) -> std::cmp::Ordering, column: &str, notes: &mut Notes) -> Vec<usize> {
     let mut order: Vec<usize> = (0..keys.len()).collect();
     if keys.is_sorted_by(|a, b| compare(a, b).is_le()) {
         return order;
@@ -93,37 +92,50 @@ fn order<T>(
     order
 }
 
-/// Of rows with the same moment only the last of the file.
-fn distinct(order: Vec<usize>, same: impl Fn(usize, usize) -> bool) -> Vec<usize> {
-    let next = order.iter().skip(1).map(Some).chain([None]);
-    order
-        .iter()
-        .zip(next)
-        .filter(|(row, next)| next.is_none_or(|next| !same(**row, *next)))
-        .map(|(row, _)| *row)
-        .collect()
+/// Rows of the same moment: the last of the file stays.
+struct Repeats {
+    /// The rows that stay, in order of time.
+    distinct: Vec<usize>,
+    /// How many rows go.
+    dropped: usize,
+    /// How many of those say something else than the row that stays.
+    conflicts: usize,
 }
 
-/// Says what was dropped; refuses a table of several series stacked on each other, where dropping would destroy them.
-fn note_duplicates(
-    source: &Source,
-    column: Option<&str>,
-    dropped: usize,
-    rows: usize,
-    texts_vary: Option<String>,
-    notes: &mut Vec<String>,
-) -> Result<()> {
-    let Some(column) = column.filter(|_| dropped > 0) else { return Ok(()) };
-    match texts_vary {
-        Some(id) if dropped * 2 >= rows => Err(source.error(format_args!(
-            "{dropped} of {rows} rows repeat a moment of {column:?}, and column {id:?} tells them apart: several series are stacked; give each its own file or its own column"
-        ))),
-        None if dropped * 2 > rows => Err(source.error(format_args!(
-            "{dropped} of {rows} rows repeat a moment of {column:?}; give one row per time step, or name another time column"
-        ))),
-        _ => {
-            notes.push(format!("{dropped} row(s) repeat a moment of {column:?}: the last one of the file is kept"));
-            Ok(())
+impl Repeats {
+    fn find(order: Vec<usize>, same: impl Fn(usize, usize) -> bool, columns: &[RawColumn]) -> Repeats {
+        let agree = |a: usize, b: usize| {
+            let equal = |a: f64, b: f64| a == b || (a.is_nan() && b.is_nan());
+            columns.iter().all(|column| equal(column.values[a], column.values[b]))
+        };
+        let mut repeats = Repeats { distinct: Vec::with_capacity(order.len()), dropped: 0, conflicts: 0 };
+        for run in order.chunk_by(|&a, &b| same(a, b)) {
+            let Some((&last, earlier)) = run.split_last() else { continue };
+            repeats.distinct.push(last);
+            repeats.dropped += earlier.len();
+            repeats.conflicts += earlier.iter().filter(|&&row| !agree(row, last)).count();
+        }
+        repeats
+    }
+
+    /// Says what was dropped; refuses a table of several series stacked on each other, where dropping would lose them.
+    fn judge(&self, source: &Source, column: &str, id: Option<&str>, notes: &mut Notes) -> Result<()> {
+        let (dropped, rows) = (self.dropped, self.dropped + self.distinct.len());
+        let half = |count: usize| count * 2 >= rows;
+        match id {
+            _ if dropped == 0 => Ok(()),
+            Some(id) if half(dropped) => Err(source.error(format_args!(
+                "{dropped} of {rows} rows repeat a moment of {column:?}, and column {id:?} tells them apart: \
+                 several series are stacked; give each its own file or its own column"
+            ))),
+            _ if half(self.conflicts) => Err(source.error(format_args!(
+                "{dropped} of {rows} rows repeat a moment of {column:?} with other values; \
+                 give one row per time step, or name another time column"
+            ))),
+            _ => {
+                notes.push(format!("{dropped} row(s) repeat a moment of {column:?}: the last one of the file is kept"));
+                Ok(())
+            }
         }
     }
 }
@@ -138,8 +150,9 @@ fn pick(column: RawColumn, order: &[usize]) -> Column {
 struct Gaps {
     /// The row before each gap, and how many steps are left out after it.
     places: Vec<(usize, usize)>,
-    /// Steps left out in all, counted up to the most that may be filled.
+    /// Steps left out in all, counted a little past the most that may be filled.
     rows: usize,
+    most: usize,
     frequency: Frequency,
     zone: Option<jiff::tz::TimeZone>,
 }
@@ -147,8 +160,8 @@ struct Gaps {
 impl Gaps {
     fn find(stamps: &[Stamp], frequency: Frequency, style: &Style) -> Gaps {
         let zone = style.time_zone().cloned();
-        let most = stamps.len().saturating_mul(MOST_GROWTH);
-        let mut gaps = Gaps { places: Vec::new(), rows: 0, frequency, zone };
+        let most = stamps.len().saturating_mul(MOST_GROWTH - 1);
+        let mut gaps = Gaps { places: Vec::new(), rows: 0, most, frequency, zone };
         for (row, pair) in stamps.windows(2).enumerate() {
             let missing = gaps.between(pair[0], pair[1]).take(most + 1 - gaps.rows.min(most)).count();
             if missing > 0 {
@@ -174,17 +187,11 @@ impl Gaps {
     }
 
     /// Inserts rows without values.
-    fn fill(
-        self,
-        stamps: &mut Vec<Stamp>,
-        columns: &mut [Column],
-        source: &Source,
-        notes: &mut Vec<String>,
-    ) -> Result<()> {
+    fn fill(self, stamps: &mut Vec<Stamp>, columns: &mut [Column], source: &Source, notes: &mut Notes) -> Result<()> {
         if self.rows == 0 {
             return Ok(());
         }
-        if stamps.len() + self.rows > stamps.len().saturating_mul(MOST_GROWTH) {
+        if self.rows > self.most {
             return Err(source.error(format_args!(
                 "filling the gaps ({}) would make the table more than {MOST_GROWTH} times as long; leave the gaps, or correct the stamps",
                 self.frequency

@@ -9,6 +9,7 @@ use super::dialect::{NumberStyle, refuse_other_formats, sniff_delimiter};
 use super::header::{Header, Record};
 use super::layout::{Candidate, Layout, Looks};
 use super::lines::{Lines, RecordTooLong};
+use super::notes::Notes;
 use super::raw::{RawColumn, RawTable, Source};
 use super::stamp_column::{BadStamp, StampColumn};
 use super::{MAX_COLUMNS, ReadOptions};
@@ -18,6 +19,8 @@ use crate::{Error, Result};
 const SAMPLE_BYTES: usize = 64 << 10;
 /// Records that decide on header, time column and decimal separator.
 const SAMPLE_RECORDS: usize = 64;
+/// Bytes of records after which no more are taken as a sample: rows may be very long.
+const MOST_SAMPLED: usize = 1 << 20;
 
 /// Reads a whole text table.
 pub(super) fn read(reader: impl Read, source: Source, options: &ReadOptions) -> Result<RawTable> {
@@ -42,9 +45,10 @@ pub(super) fn read(reader: impl Read, source: Source, options: &ReadOptions) -> 
         record: ByteRecord::new(),
     };
 
-    let (mut first, mut raw) = (Vec::new(), Vec::new());
-    while first.len() < SAMPLE_RECORDS {
+    let (mut first, mut raw, mut bytes) = (Vec::new(), Vec::new(), 0);
+    while first.len() < SAMPLE_RECORDS && bytes < MOST_SAMPLED {
         let Some(line) = records.next()? else { break };
+        bytes += records.record.as_slice().len();
         // A header far too wide is refused before it is copied.
         let cells = records.record.iter().take(MAX_COLUMNS + 1).map(|cell| String::from_utf8_lossy(cell).into_owned());
         first.push(Record { line, cells: cells.collect() });
@@ -67,7 +71,7 @@ pub(super) fn read(reader: impl Read, source: Source, options: &ReadOptions) -> 
         .collect();
     let mut layout = Layout::choose(&candidates, options, &source)?;
     let mut notes = std::mem::take(&mut header.notes);
-    notes.append(&mut layout.notes);
+    notes.append(std::mem::take(&mut layout.notes));
 
     let mut filler = Filler::new(&source, &header, &layout);
     for (record, raw) in first.iter().zip(&raw).skip(header.records) {
@@ -186,7 +190,7 @@ impl<'a> Filler<'a> {
         self.source.row_error(line, format_args!("{found} cell{plural} where the header has {width}; {cure}"))
     }
 
-    fn finish(self, mut notes: Vec<String>, requested: bool) -> Result<RawTable> {
+    fn finish(self, mut notes: Notes, requested: bool) -> Result<RawTable> {
         if self.blank_rows > 0 {
             notes.push(format!("{} blank row(s) are skipped", self.blank_rows));
         }

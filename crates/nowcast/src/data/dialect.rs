@@ -24,33 +24,32 @@ pub(super) fn refuse_other_formats(sample: &[u8], source: &Source) -> Result<()>
     Err(source.error(problem))
 }
 
-/// The separator that splits most of the first lines into as many cells as its best line, and more than one.
+/// The separator that splits most of the first lines into the same number of cells.
 pub(super) fn sniff_delimiter(sample: &[u8]) -> u8 {
     const LINES: usize = 20;
     let lines: Vec<&[u8]> =
         sample.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).take(LINES).collect();
-    let count = |line: &[u8], delimiter: u8| {
-        let mut quoted = false;
-        let outside = line.iter().filter(|&&byte| {
-            quoted ^= byte == b'"';
-            byte == delimiter && !quoted
-        });
-        outside.count()
-    };
     let score = |delimiter: u8| {
-        let mut counts: Vec<usize> = lines.iter().map(|line| count(line, delimiter)).filter(|&n| n > 0).collect();
+        let counts = lines.iter().map(|line| count_outside_quotes(line, delimiter));
+        let mut counts: Vec<usize> = counts.filter(|&count| count > 0).collect();
         counts.sort_unstable();
-        // Lines that agree; then whether the first line takes part: a decimal comma is absent from a header.
         let agree = counts.chunk_by(|a, b| a == b).map(<[usize]>::len).max().unwrap_or(0);
-        let first = lines.first().is_some_and(|line| count(line, delimiter) > 0);
-        (agree + usize::from(first && agree > 0) * LINES, counts.last().copied().unwrap_or(0))
+        // A header decides: it has no decimal commas.
+        let in_header = lines.first().is_some_and(|line| count_outside_quotes(line, delimiter) > 0);
+        if in_header { agree + LINES } else { agree }
     };
-    // The last of equals wins: a semicolon or tab beats the decimal comma inside its cells.
-    [b'|', b',', b'\t', b';']
-        .into_iter()
-        .max_by_key(|&delimiter| score(delimiter).0)
-        .filter(|&d| score(d).0 > 0)
-        .unwrap_or(b',')
+    // Of equals the last wins; without any separator the table has one column.
+    let best = [b'|', b',', b'\t', b';'].into_iter().max_by_key(|&delimiter| score(delimiter));
+    best.filter(|&delimiter| score(delimiter) > 0).unwrap_or(b',')
+}
+
+fn count_outside_quotes(line: &[u8], delimiter: u8) -> usize {
+    let mut quoted = false;
+    let outside = line.iter().filter(|&&byte| {
+        quoted ^= byte == b'"';
+        byte == delimiter && !quoted
+    });
+    outside.count()
 }
 
 /// Which decimal separator the file uses. Only tables with semicolons may use a comma, and then the first cell that
@@ -78,5 +77,27 @@ impl NumberStyle {
             self.settled = cell::proves(text).or_else(|| cell::suggests(text));
         }
         self.decimal()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_separator_is_found() {
+        for (text, delimiter) in [
+            ("date,open,close\n2024-01-01,1,2\n", b','),
+            ("date;open;close\n2024-01-01;1,5;2,5\n2024-01-01;1,5;2,5\n", b';'),
+            ("2024-01-01;1,5\n2024-01-02;2,5\n", b';'),
+            ("date\tnote, long\n2024-01-01\ta\n", b'\t'),
+            ("date|close\n2024-01-01|1\n", b'|'),
+            ("\"a;b\",c\n1,2\n", b','),
+            ("# made by hand\ndate,close\n2024-01-01,1\n", b','),
+            ("y\n1\n", b','),
+            ("", b','),
+        ] {
+            assert_eq!(char::from(sniff_delimiter(text.as_bytes())), char::from(delimiter), "{text:?}");
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! Finds the names of the columns: a plain header, several header rows, a preamble before it, or none at all.
 
+use std::collections::HashMap;
+
 use super::cell::{self, Cell, Decimal};
 use super::clock_text;
+use super::notes::Notes;
 use super::raw::Source;
 use super::stamp_text;
 use crate::{Result, data::MAX_COLUMNS};
@@ -21,7 +24,7 @@ pub(super) struct Header {
     /// Records before the first row of data.
     pub(super) records: usize,
     /// Remarks for the user.
-    pub(super) notes: Vec<String>,
+    pub(super) notes: Notes,
 }
 
 /// The columns of an exchange's headerless candle archive.
@@ -49,7 +52,7 @@ impl Header {
     /// # Errors
     /// No records, or too many columns.
     pub(super) fn find(records: &[Record], source: &Source) -> Result<Header> {
-        let mut notes = Vec::new();
+        let mut notes = Notes::default();
         let preamble = preamble(records);
         let Some(first) = records.get(preamble) else {
             return Err(source.error("the file is empty; give a table with a header and one row per time step"));
@@ -156,8 +159,9 @@ pub(super) fn plain(name: &str) -> String {
 }
 
 /// Cleans the names and tells equal ones apart.
-pub(super) fn distinct(names: Vec<String>, notes: &mut Vec<String>) -> Vec<String> {
-    let mut seen = std::collections::HashSet::new();
+pub(super) fn distinct(names: Vec<String>, notes: &mut Notes) -> Vec<String> {
+    // How often each name was met.
+    let mut seen: HashMap<String, usize> = HashMap::new();
     let clean = |(index, name): (usize, &String)| {
         let name = name.trim().trim_start_matches('#').trim();
         let name = name.strip_prefix('<').and_then(|name| name.strip_suffix('>')).unwrap_or(name);
@@ -167,14 +171,16 @@ pub(super) fn distinct(names: Vec<String>, notes: &mut Vec<String>) -> Vec<Strin
     };
     let mut result = Vec::with_capacity(names.len());
     for name in names.iter().enumerate().map(clean) {
+        let mut copies = seen.get(&name).copied().unwrap_or(0);
         let mut unique = name.clone();
-        let mut copy = 0;
-        while !seen.insert(unique.clone()) {
-            copy += 1;
-            unique = format!("{name}.{copy}");
+        while seen.contains_key(&unique) {
+            unique = format!("{name}.{copies}");
+            copies += 1;
         }
-        if copy > 0 {
-            notes.push(format!("column {name:?} occurs again: the later one is called {unique:?}"));
+        seen.insert(name.clone(), copies.max(1));
+        if unique != name {
+            notes.push_column("renamed, as the name occurs before", &unique);
+            seen.insert(unique.clone(), 1);
         }
         result.push(unique);
     }
@@ -208,7 +214,7 @@ mod tests {
     fn a_plain_header() {
         let header = find(&["Date,Open,Adj Close", "2024-01-01,1,2"]);
         assert_eq!((header.names, header.records), (vec!["Date".into(), "Open".into(), "Adj Close".into()], 1));
-        assert!(header.notes.is_empty());
+        assert_eq!(header.notes, Notes::default());
     }
 
     #[test]
@@ -254,6 +260,6 @@ mod tests {
     fn odd_names_are_cleaned_and_told_apart() {
         let header = find(&["<DATE>, <OPEN> ,x,x,", "2024.01.01,1,2,3,4"]);
         assert_eq!(header.names, ["DATE", "OPEN", "x", "x.1", "column_5"]);
-        assert!(header.notes[0].contains("\"x.1\""), "{:?}", header.notes);
+        assert_eq!(header.notes.into_lines(), ["renamed, as the name occurs before: \"x.1\""]);
     }
 }

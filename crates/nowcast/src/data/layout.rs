@@ -4,6 +4,7 @@ use super::ReadOptions;
 use super::cell::{self, Cell, Decimal};
 use super::clock_text;
 use super::header::{is_epoch, listed, plain};
+use super::notes::Notes;
 use super::raw::Source;
 use super::stamp_text::{self, Reading};
 use crate::Result;
@@ -45,7 +46,7 @@ pub(super) struct Layout {
     /// Value columns in the order they are returned.
     pub(super) values: Vec<usize>,
     /// Remarks for the user.
-    pub(super) notes: Vec<String>,
+    pub(super) notes: Notes,
 }
 
 /// Names that mean time whatever the cells look like, best first.
@@ -108,7 +109,7 @@ impl Layout {
     /// # Errors
     /// A named column does not exist, exists twice, or is the time column.
     pub(super) fn choose(candidates: &[Candidate], options: &ReadOptions, source: &Source) -> Result<Layout> {
-        let mut notes = Vec::new();
+        let mut notes = Notes::default();
         let time = match &options.time {
             Some(name) => {
                 let all: Vec<&str> = candidates.iter().map(|candidate| candidate.name.as_str()).collect();
@@ -144,7 +145,7 @@ impl Layout {
 }
 
 /// Every column that is not some kind of time or row number; of a candle archive, the candle.
-fn default_values(candidates: &[Candidate], is_time: impl Fn(usize) -> bool, notes: &mut Vec<String>) -> Vec<usize> {
+fn default_values(candidates: &[Candidate], is_time: impl Fn(usize) -> bool, notes: &mut Notes) -> Vec<usize> {
     let names: Vec<String> = candidates.iter().map(|candidate| plain(&candidate.name)).collect();
     let has = |name: &str| names.iter().any(|other| other == name);
     let candle = has("opentime") && has("closetime") && CANDLE.iter().all(|name| has(name));
@@ -160,9 +161,9 @@ fn default_values(candidates: &[Candidate], is_time: impl Fn(usize) -> bool, not
         let unnamed =
             name.is_empty() || name.starts_with("unnamed") || name == "index" || name.starts_with("indexlevel");
         if TIME_NAMES.contains(&name.as_str()) || matches!(candidate.looks, Looks::Dates { .. } | Looks::Clock) {
-            notes.push(format!("column {:?} is left out: it holds times", candidate.name));
+            notes.push_column("left out as times", &candidate.name);
         } else if unnamed && candidate.looks == Looks::Counter {
-            notes.push(format!("column {:?} is left out: it counts the rows", candidate.name));
+            notes.push_column("left out as row numbers", &candidate.name);
         } else {
             values.push(index);
         }
@@ -309,7 +310,7 @@ mod tests {
             [("", Looks::Counter), ("unix", Looks::Epoch), ("date", DATES), ("symbol", Looks::Text), ("close", n)];
         let layout = choose(&columns, &[]).expect("a layout");
         assert_eq!(layout.values, [3, 4]);
-        assert_eq!(layout.notes.len(), 2);
+        assert_eq!(layout.notes.into_lines(), ["left out as row numbers: \"\"", "left out as times: \"unix\""]);
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod frequency;
 mod header;
 mod layout;
 mod lines;
+mod notes;
 #[cfg(feature = "parquet")]
 mod parquet_guard;
 #[cfg(feature = "parquet")]

@@ -8,6 +8,7 @@ use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedF
 use super::cell::Decimal;
 use super::header::distinct;
 use super::layout::{Candidate, Layout, Looks};
+use super::notes::Notes;
 use super::parquet_guard::guarded;
 use super::parquet_kind::{Kind, Value, big_endian, int96};
 use super::parquet_time::TimeCells;
@@ -30,7 +31,7 @@ pub(super) fn read(input: impl ChunkReader + 'static, source: Source, options: &
         return Err(source.error(format_args!("{} columns, at most {MAX_COLUMNS} are read", schema.num_columns())));
     }
     let kinds: Vec<Kind> = schema.columns().iter().map(|column| Kind::of(column)).collect();
-    let mut notes = Vec::new();
+    let mut notes = Notes::default();
     let names = distinct(schema.columns().iter().map(|column| column.path().string()).collect(), &mut notes);
     let row_counts = metadata.row_groups().iter().map(|group| usize::try_from(group.num_rows()).ok());
     let row_counts: Vec<usize> = row_counts.collect::<Option<_>>().ok_or_else(|| broken(&source))?;
@@ -48,7 +49,7 @@ pub(super) fn read(input: impl ChunkReader + 'static, source: Source, options: &
         candidates.push(Candidate { name: name.clone(), looks });
     }
     let mut layout = Layout::choose(&candidates, options, &source)?;
-    notes.append(&mut layout.notes);
+    notes.append(std::mem::take(&mut layout.notes));
     let requested = !options.columns.is_empty();
     let mut wanted = Vec::new();
     for &index in &layout.values {
@@ -58,7 +59,7 @@ pub(super) fn read(input: impl ChunkReader + 'static, source: Source, options: &
                     source.error(format_args!("column {:?} holds no numbers; name a numeric column", names[index]))
                 );
             }
-            Kind::Other => notes.push(format!("column {:?} is left out: it holds no numbers", names[index])),
+            Kind::Other => notes.push_column("left out as no numbers", &names[index]),
             _ => wanted.push(index),
         }
     }

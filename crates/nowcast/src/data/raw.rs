@@ -1,6 +1,7 @@
 //! A table while it is read: columns that may still turn out to be text, stamps in the order of the file.
 
 use super::cell::{self, Cell, Decimal, Dressing};
+use super::notes::Notes;
 use super::stamp_column::{Times, shown};
 use super::{MAX_CELLS, MAX_ROWS};
 use crate::{Error, Result};
@@ -15,7 +16,7 @@ pub(super) struct RawTable {
     /// Name and contents of the time column.
     pub(super) times: Option<(String, Times)>,
     pub(super) rows: usize,
-    pub(super) notes: Vec<String>,
+    pub(super) notes: Notes,
 }
 
 /// How messages name the file, and how they name a place in it.
@@ -115,7 +116,7 @@ impl RawColumn {
     }
 
     /// Judges the finished column: `Some` values if it is numeric, `None` with a note if it can be left out.
-    pub(super) fn judge(self, source: &Source, requested: bool, notes: &mut Vec<String>) -> Result<Option<Self>> {
+    pub(super) fn judge(self, source: &Source, requested: bool, notes: &mut Notes) -> Result<Option<Self>> {
         let name = &self.name;
         if let Some((line, text)) = &self.first_text {
             let is_text = self.numbers == 0 || (!requested && self.texts > self.numbers);
@@ -134,7 +135,7 @@ impl RawColumn {
                     format_args!("{} is text, and so is the column; name a numeric column", shown(text)),
                 ));
             }
-            notes.push(format!("column {name:?} is left out: it holds text"));
+            notes.push_column("left out as text", name);
             return Ok(None);
         }
         if self.numbers == 0 {
@@ -142,7 +143,7 @@ impl RawColumn {
                 return Err(source
                     .error(format_args!("column {name:?} has no value in any row; name another column or fill it")));
             }
-            notes.push(format!("column {name:?} is left out: it has no values"));
+            notes.push_column("left out as empty", name);
             return Ok(None);
         }
         if let Some((line, text)) = &self.first_unfit {
@@ -157,13 +158,13 @@ impl RawColumn {
         }
         let dressing = self.dressing;
         for (used, what) in [
-            (dressing.thousands, "thousands separators are taken off"),
-            (dressing.currency, "currency signs are taken off"),
-            (dressing.percent, "percent signs are taken off: 5% reads as 5"),
-            (dressing.suffix, "K, M, B and T read as thousand, million, billion and trillion"),
+            (dressing.thousands, "thousands separators taken off"),
+            (dressing.currency, "currency signs taken off"),
+            (dressing.percent, "percent signs taken off (5% reads as 5)"),
+            (dressing.suffix, "K, M, B, T read as thousand, million, billion, trillion"),
         ] {
             if used {
-                notes.push(format!("column {name:?}: {what}"));
+                notes.push_column(what, name);
             }
         }
         Ok(Some(self))
