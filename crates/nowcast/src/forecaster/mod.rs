@@ -170,11 +170,15 @@ impl Forecaster {
             for batch in members.chunks(shape.capacity.batch) {
                 let limit = self.plan_limit(options)?;
                 let ready = self.plans.get(&self.model, shape, limit, &mut self.counters)?;
+                let chunks = samples.div_ceil(shape.capacity.samples) as u64;
                 let run = Run { series, batch, options, shape, samples };
                 let answers = run.forecast(ready, self.model.config().head.components(), &mut |paths| {
                     done += paths;
                     progress(done, total);
                 })?;
+                let plan = ready.executable.plan();
+                self.counters.operations_run += plan.operations(Section::Prefill).len() as u64
+                    + chunks * plan.operations(Section::Decode).len() as u64;
                 for ((index, _), answer) in batch.iter().zip(answers) {
                     forecasts[*index] = Some(answer);
                 }

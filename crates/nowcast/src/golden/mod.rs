@@ -124,8 +124,3 @@ fn cases(folder: &Path) -> Result<Vec<PathBuf>> {
     }
     Ok(cases)
 }
-
-#[doc(hidden)]
-pub fn mean_for_debug(folder: &Path) -> Vec<f64> {
-    toto::mean_for_debug(folder)
-}

@@ -391,11 +391,3 @@ fn mixture_quantiles(
     }
     Ok(quantiles)
 }
-
-pub(super) fn mean_for_debug(folder: &Path) -> Vec<f64> {
-    let text = std::fs::read_to_string(folder.join("case.json")).unwrap();
-    let file: CaseFile = serde_json::from_str(&text).unwrap();
-    let stored = Checkpoint::open(&folder.join("golden.safetensors")).unwrap();
-    let case = Case { folder, arguments: file.args, stored, eager: false };
-    case.compute(case.arguments.labels).unwrap()["mean_kv"].clone()
-}

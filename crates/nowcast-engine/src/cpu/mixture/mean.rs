@@ -4,6 +4,7 @@ use super::activation::unnormalised_weights;
 use super::{BLOCK, HeadOutput, Output, ShapeError, replace_extreme};
 use crate::cpu::detect::{InstructionSet, Kernel};
 use crate::cpu::vector::Vector;
+use std::cell::Cell;
 use std::ops::Range;
 
 /// Means of rows `rows` in real units: `affine scale * sum_k weight_k location_k + affine location`.
@@ -17,6 +18,11 @@ pub fn mean(input: &HeadOutput<'_>, rows: Range<usize>, output: &mut Output<'_>)
     output.check(&rows, input.positions)?;
     InstructionSet::detected().dispatch(MeanRows { input, rows, output });
     Ok(())
+}
+
+thread_local! {
+    /// Handed back after each call, so that the next one allocates nothing.
+    static WEIGHTS: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
 struct MeanRows<'a, 'b> {
@@ -34,7 +40,8 @@ impl Kernel for MeanRows<'_, '_> {
 
 #[inline(always)]
 fn mean_rows<V: Vector>(input: &HeadOutput<'_>, rows: Range<usize>, output: &mut Output<'_>) {
-    let mut weights = vec![0.0; input.head.components() * BLOCK];
+    let mut weights = WEIGHTS.take();
+    weights.resize(input.head.components() * BLOCK, 0.0);
     let (components, values) = (input.head.components(), input.head.values());
     let first_row = rows.start;
     for row in rows {
@@ -56,4 +63,5 @@ fn mean_rows<V: Vector>(input: &HeadOutput<'_>, rows: Range<usize>, output: &mut
             }
         }
     }
+    WEIGHTS.set(weights);
 }

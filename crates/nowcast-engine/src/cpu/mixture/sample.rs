@@ -12,6 +12,7 @@ use crate::cpu::detect::{InstructionSet, Kernel};
 use crate::cpu::vector::Vector;
 use crate::elementary::{cos_turns, exp_minus_one, ln};
 use crate::random::{Stream, uniform_from_32, uniform_from_64};
+use std::cell::Cell;
 use std::ops::Range;
 
 /// Who draws: rows are `[series, samples]`, the streams' names follow from the row.
@@ -71,7 +72,12 @@ pub fn sample(
     Ok(())
 }
 
+thread_local! {
+    static SCRATCH: Cell<Block> = const { Cell::new(Block { weights: Vec::new(), cumulative: Vec::new() }) };
+}
+
 /// What the draws of up to [`BLOCK`] neighbouring positions share.
+#[derive(Default)]
 struct Block {
     /// Weights before normalisation, `[components, BLOCK]`.
     weights: Vec<f32>,
@@ -80,8 +86,16 @@ struct Block {
 }
 
 impl Block {
-    fn new(components: usize) -> Self {
-        Self { weights: vec![0.0; components * BLOCK], cumulative: vec![0.0; components * BLOCK] }
+    /// This thread's block, large enough for `components`; hand it back so that the next call allocates nothing.
+    fn lent(components: usize) -> Self {
+        let mut block = SCRATCH.take();
+        block.weights.resize(components * BLOCK, 0.0);
+        block.cumulative.resize(components * BLOCK, 0.0);
+        block
+    }
+
+    fn hand_back(self) {
+        SCRATCH.set(self);
     }
 
     #[inline(always)]
@@ -136,7 +150,7 @@ impl Kernel for SampleRows<'_, '_> {
 
 #[inline(always)]
 fn sample_rows<V: Vector>(input: &HeadOutput<'_>, draws: &Draws<'_>, rows: Range<usize>, output: &mut Output<'_>) {
-    let mut block = Block::new(input.head.components());
+    let mut block = Block::lent(input.head.components());
     let first_row = rows.start;
     let mut row = rows.start;
     while row < rows.end {
@@ -157,6 +171,7 @@ fn sample_rows<V: Vector>(input: &HeadOutput<'_>, draws: &Draws<'_>, rows: Range
         }
         row = sharing;
     }
+    block.hand_back();
 }
 
 /// Samples of the positions from `first` on, in the units of the head.

@@ -1,0 +1,54 @@
+//! The goldens decide; and a golden with one changed digit is noticed.
+
+use std::path::{Path, PathBuf};
+
+use nowcast::golden::verify;
+
+fn goldens() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens")
+}
+
+#[test]
+fn every_toto_case_passes() {
+    let report = verify(&goldens(), None, false, &mut |_, _| ()).unwrap();
+    for case in &report.cases {
+        let failed: Vec<_> = case.checks.iter().filter(|check| !check.pass).collect();
+        assert!(case.pass, "{}: {:?} {failed:?}", case.case, case.failure);
+    }
+    assert_eq!((report.passed, report.failed), (7, 0));
+}
+
+/// Copies a case and changes one value of a stored f64 tensor by a thousandth.
+fn tampered(tensor: &str, folder: &Path) {
+    let source = goldens().join("toto-univariate");
+    for file in ["case.json", "config.json", "model.safetensors"] {
+        std::fs::copy(source.join(file), folder.join(file)).unwrap();
+    }
+    let mut bytes = std::fs::read(source.join("golden.safetensors")).unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    let start = 8 + length + header[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
+    let value = f64::from_le_bytes(bytes[start..start + 8].try_into().unwrap());
+    bytes[start..start + 8].copy_from_slice(&(value * 1.001).to_le_bytes());
+    std::fs::write(folder.join("golden.safetensors"), bytes).unwrap();
+}
+
+#[test]
+fn one_changed_digit_fails() {
+    for tensor in ["mean_kv_f64", "hidden_f64", "mix_loc_f64", "loc_f64", "first_patch_quantiles_exact_f64"] {
+        let folder = tempfile::tempdir().unwrap();
+        let named = folder.path().join("toto-tampered");
+        std::fs::create_dir(&named).unwrap();
+        tampered(tensor, &named);
+        let report = verify(&named, None, false, &mut |_, _| ()).unwrap();
+        assert_eq!((report.passed, report.failed), (0, 1), "{tensor}");
+        let failed: Vec<_> = report.cases[0].checks.iter().filter(|check| !check.pass).collect();
+        assert_eq!(failed.len(), 1, "{tensor}: {failed:?}");
+    }
+}
+
+#[test]
+fn a_folder_without_cases_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(verify(folder.path(), None, false, &mut |_, _| ()).is_err());
+}
