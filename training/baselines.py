@@ -4,6 +4,7 @@ Usage: python baselines.py --data FOLDER --out baselines.npz
 """
 
 import argparse
+import os
 import time
 import warnings
 
@@ -51,14 +52,18 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True)
     parser.add_argument("--out", required=True)
+    parser.add_argument("--only", default="", help="part of the names of the tasks wanted")
     parser.add_argument("--synthetic-seed", type=int, default=99)
     parser.add_argument("--synthetic-count", type=int, default=40)
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
-    results = {}
+    results = dict(np.load(arguments.out)) if os.path.exists(arguments.out) else {}
     tasks = list(real_tasks(arguments.data)) + list(synthetic_tasks(arguments.synthetic_seed, arguments.synthetic_count))
+    tasks = [task for task in tasks if arguments.only in task.name]
     for task in tasks:
         for name, make_model in BASELINES.items():
+            if f"{task.name}|{name}" in results:
+                continue
             start = time.time()
             results[f"{task.name}|{name}"] = forecast_task(task, make_model).astype(np.float32)
             print(f"{task.name}, {name}: {time.time() - start:.1f} s", flush=True)

@@ -8,8 +8,9 @@ import torch
 
 from synthetic_series import FAMILIES, column, log_uniform, make_chunk
 
-MAY_FLIP = np.array([flip for _, _, flip in FAMILIES.values()])
-IS_LEVEL_LIKE = np.array([name in ("prices", "mean_reverting_level") for name in FAMILIES])
+MAY_FLIP = np.array([flip for _, _, _, flip in FAMILIES.values()])
+IS_LEVEL_LIKE = np.array([name in ("prices", "mean_reverting_level", "prices_with_splits") for name in FAMILIES])
+HAS_SPLITS = np.array([name == "prices_with_splits" for name in FAMILIES])
 LONGEST_LAG = 48
 
 
@@ -52,6 +53,8 @@ def own_series(random, pool, count, length):
     flip = MAY_FLIP[pool.family[rows]] & (random.random(count) < 0.3)
     window = np.where(column(flip), -window, window)
     grain = np.where(level_like, 0.002, 0.008)
+    usual_step = np.median(np.abs(np.diff(window, axis=1)), axis=1)
+    grain = np.where(HAS_SPLITS[pool.family[rows]], 0.02 * usual_step, grain)
     return window + column(grain) * random.standard_normal(window.shape)
 
 

@@ -73,6 +73,7 @@ def main():
     parser.add_argument("--baselines")
     parser.add_argument("--out")
     parser.add_argument("--samples", type=int, default=256)
+    parser.add_argument("--only", default="", help="part of the names of the tasks wanted")
     parser.add_argument("--synthetic-seed", type=int, default=99)
     parser.add_argument("--synthetic-count", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
@@ -85,6 +86,7 @@ def main():
 
     results = []
     tasks = list(real_tasks(arguments.data)) + list(synthetic_tasks(arguments.synthetic_seed, arguments.synthetic_count))
+    tasks = [task for task in tasks if arguments.only in task.name]
     for task in tasks:
         forecasts = {"nano": forecast_task(forecaster, task, arguments.samples, jointly=False)}
         if task.contexts.shape[1] > 1:

@@ -169,6 +169,18 @@ def prices(random, count, length):
     return np.where(column(random.random(count) < 0.8), geometric, path / sigma)
 
 
+def prices_with_splits(random, count, length):
+    """Prices that were never adjusted: one or two splits or mergers of shares divide the level by a whole number."""
+    path = np.abs(prices(random, count, length)) + 1e-3
+    for _ in range(2):
+        ratio = random.choice([2.0, 3.0, 4.0, 5.0, 7.0, 10.0], count)
+        ratio = np.where(random.random(count) < 0.75, 1 / ratio, ratio)
+        happens = random.random(count) < 0.7
+        start = random.integers(100, length, count)
+        path = np.where(column(happens) & (np.arange(length) >= column(start)), path * column(ratio), path)
+    return path
+
+
 def mean_reverting_level(random, count, length):
     """Volatility indices, rates and spreads: a slowly reverting logarithm with upward shocks that fade."""
     persistence = np.exp(-1 / log_uniform(random, 8, 600, count))
@@ -296,27 +308,32 @@ def noises(random, count, length):
     return np.where(kind == 0, white, np.where(kind == 1, skewed, walk))
 
 
-# family: (function, share of the pool, whether values may be turned upside down)
+# family: (function, share of the early chunks, share of the later ones, whether values may be turned upside down)
 FAMILIES = {
-    "prices": (prices, 0.22, False),
-    "mean_reverting_level": (mean_reverting_level, 0.07, False),
-    "daily_load": (daily_load, 0.23, True),
-    "several_seasons": (several_seasons, 0.12, True),
-    "moving_average_autoregression": (moving_average_autoregression, 0.06, True),
-    "exponential_smoothing_states": (exponential_smoothing_states, 0.07, True),
-    "regimes": (regimes, 0.05, True),
-    "counts": (counts, 0.05, False),
-    "machine_metrics": (machine_metrics, 0.05, True),
-    "smooth_functions": (smooth_functions, 0.05, True),
-    "noises": (noises, 0.03, True),
+    "prices": (prices, 0.22, 0.27, False),
+    "mean_reverting_level": (mean_reverting_level, 0.07, 0.07, False),
+    "daily_load": (daily_load, 0.23, 0.20, True),
+    "several_seasons": (several_seasons, 0.12, 0.10, True),
+    "moving_average_autoregression": (moving_average_autoregression, 0.06, 0.05, True),
+    "exponential_smoothing_states": (exponential_smoothing_states, 0.07, 0.06, True),
+    "regimes": (regimes, 0.05, 0.04, True),
+    "counts": (counts, 0.05, 0.04, False),
+    "machine_metrics": (machine_metrics, 0.05, 0.04, True),
+    "smooth_functions": (smooth_functions, 0.05, 0.04, True),
+    "noises": (noises, 0.03, 0.03, True),
+    "prices_with_splits": (prices_with_splits, 0.0, 0.06, False),
 }
+FIRST_LATER_CHUNK = 19
 
 
 def make_chunk(seed, chunk, rows, length):
     """Rows of all families by their shares, each row with mean zero and variance one, in an order of chance."""
     random = np.random.default_rng([seed, chunk])
     parts, family_of = [], []
-    for number, (name, (function, share, _)) in enumerate(FAMILIES.items()):
+    for number, (function, early, later, _) in enumerate(FAMILIES.values()):
+        share = early if chunk < FIRST_LATER_CHUNK else later
+        if share == 0:
+            continue
         count = max(2, int(round(share * rows)))
         parts.append(function(random, count, length))
         family_of.append(np.full(count, number))
