@@ -8,8 +8,8 @@ import torch
 
 from synthetic_series import FAMILIES, column, log_uniform, make_chunk
 
-MAY_FLIP = np.array([flip for _, _, _, flip in FAMILIES.values()])
-IS_LEVEL_LIKE = np.array([name in ("prices", "mean_reverting_level", "prices_with_splits") for name in FAMILIES])
+MAY_FLIP = np.array([flip for _, _, flip in FAMILIES.values()])
+IS_LEVEL_LIKE = np.array([name.startswith("prices") or name == "mean_reverting_level" for name in FAMILIES])
 HAS_SPLITS = np.array([name == "prices_with_splits" for name in FAMILIES])
 LONGEST_LAG = 48
 

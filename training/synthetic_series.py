@@ -181,6 +181,18 @@ def prices_with_splits(random, count, length):
     return path
 
 
+def prices_in_changing_markets(random, count, length):
+    """Prices whose volatility and drift also jump to lasting new values, calm years beside feverish ones."""
+    switch = random.random((count, length)) < column(1 / log_uniform(random, 40, 400, count))
+    place = np.maximum.accumulate(np.where(switch, np.arange(length), 0), axis=1)
+    calm_or_not = np.take_along_axis(random.standard_normal((count, length)), place, 1)
+    drift = np.take_along_axis(random.standard_normal((count, length)), place, 1) * column(random.uniform(0, 0.08, count))
+    spread = np.exp(column(random.uniform(0.3, 0.9, count)) * calm_or_not) * volatility(random, count, length)
+    sigma = column(log_uniform(random, 0.001, 0.03, count))
+    path = np.cumsum(sigma * spread * (student_noise(random, count, length, 2.7, 15.0) + drift), axis=1)
+    return np.exp(np.clip(path, -6, 6))
+
+
 def mean_reverting_level(random, count, length):
     """Volatility indices, rates and spreads: a slowly reverting logarithm with upward shocks that fade."""
     persistence = np.exp(-1 / log_uniform(random, 8, 600, count))
@@ -308,30 +320,32 @@ def noises(random, count, length):
     return np.where(kind == 0, white, np.where(kind == 1, skewed, walk))
 
 
-# family: (function, share of the early chunks, share of the later ones, whether values may be turned upside down)
+# family: (function, share of the first, second and third stage, whether values may be turned upside down)
 FAMILIES = {
-    "prices": (prices, 0.22, 0.27, False),
-    "mean_reverting_level": (mean_reverting_level, 0.07, 0.07, False),
-    "daily_load": (daily_load, 0.23, 0.20, True),
-    "several_seasons": (several_seasons, 0.12, 0.10, True),
-    "moving_average_autoregression": (moving_average_autoregression, 0.06, 0.05, True),
-    "exponential_smoothing_states": (exponential_smoothing_states, 0.07, 0.06, True),
-    "regimes": (regimes, 0.05, 0.04, True),
-    "counts": (counts, 0.05, 0.04, False),
-    "machine_metrics": (machine_metrics, 0.05, 0.04, True),
-    "smooth_functions": (smooth_functions, 0.05, 0.04, True),
-    "noises": (noises, 0.03, 0.03, True),
-    "prices_with_splits": (prices_with_splits, 0.0, 0.06, False),
+    "prices": (prices, (0.22, 0.27, 0.10), False),
+    "mean_reverting_level": (mean_reverting_level, (0.07, 0.07, 0.07), False),
+    "daily_load": (daily_load, (0.23, 0.20, 0.20), True),
+    "several_seasons": (several_seasons, (0.12, 0.10, 0.10), True),
+    "moving_average_autoregression": (moving_average_autoregression, (0.06, 0.05, 0.05), True),
+    "exponential_smoothing_states": (exponential_smoothing_states, (0.07, 0.06, 0.06), True),
+    "regimes": (regimes, (0.05, 0.04, 0.04), True),
+    "counts": (counts, (0.05, 0.04, 0.04), False),
+    "machine_metrics": (machine_metrics, (0.05, 0.04, 0.04), True),
+    "smooth_functions": (smooth_functions, (0.05, 0.04, 0.04), True),
+    "noises": (noises, (0.03, 0.03, 0.03), True),
+    "prices_with_splits": (prices_with_splits, (0.0, 0.06, 0.05), False),
+    "prices_in_changing_markets": (prices_in_changing_markets, (0.0, 0.0, 0.18), False),
 }
-FIRST_LATER_CHUNK = 19
+STAGE_STARTS = (0, 19, 34)  # the chunks with which the stages begin
 
 
 def make_chunk(seed, chunk, rows, length):
     """Rows of all families by their shares, each row with mean zero and variance one, in an order of chance."""
     random = np.random.default_rng([seed, chunk])
+    stage = sum(chunk >= start for start in STAGE_STARTS) - 1
     parts, family_of = [], []
-    for number, (function, early, later, _) in enumerate(FAMILIES.values()):
-        share = early if chunk < FIRST_LATER_CHUNK else later
+    for number, (function, shares, _) in enumerate(FAMILIES.values()):
+        share = shares[stage]
         if share == 0:
             continue
         count = max(2, int(round(share * rows)))

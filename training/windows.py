@@ -57,7 +57,7 @@ def real_tasks(folder):
 
 def synthetic_tasks(seed, count):
     """Series of every family from a seed that training never used."""
-    for number, (name, (function, _, _, _)) in enumerate(FAMILIES.items()):
+    for number, (name, (function, _, _)) in enumerate(FAMILIES.items()):
         random = np.random.default_rng([seed, number])
         series = function(random, count, CONTEXT + 64)
         context = series[:, :CONTEXT]
