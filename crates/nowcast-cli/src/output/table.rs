@@ -14,7 +14,7 @@ pub(super) fn render(answer: &Answer, width: Option<usize>) -> String {
     text.push('\n');
     for series in answer.series() {
         text.push('\n');
-        text += series.name();
+        text.extend(series.name().chars().map(printable));
         text.push('\n');
         let stamps = stamp_column(series);
         let columns = number_columns(answer, series);
@@ -23,6 +23,11 @@ pub(super) fn render(answer: &Answer, width: Option<usize>) -> String {
         }
     }
     text
+}
+
+/// Names come from files: what would move a terminal's cursor or change its colours is replaced.
+fn printable(letter: char) -> char {
+    if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter }
 }
 
 /// Cells of one column from the top, all of the same width.
@@ -99,6 +104,8 @@ fn push_rows(text: &mut String, stamps: &Column, columns: &[Column]) {
 
 #[cfg(test)]
 mod tests {
+    use nowcast::forecast::{Distribution, VariateForecast};
+
     use super::super::example;
     use super::*;
 
@@ -138,6 +145,15 @@ timestamp             50%      90%
 2024-01-02 12:00  103.500  105.400
 ";
         assert_eq!(render(&example::dated(example::question()), Some(40)), expected);
+    }
+
+    #[test]
+    fn names_cannot_command_the_terminal() {
+        let mut answer = Answer::new(Question { levels: Vec::new(), ..example::question() }).unwrap();
+        let forecast = VariateForecast::new("red\u{1b}[31m\n", Distribution::Mean(vec![1.0; 3])).unwrap();
+        answer.push(Vec::new(), Timeline::Numbered(0..3), forecast).unwrap();
+        let text = render(&answer, None);
+        assert_eq!(text.lines().nth(2), Some("red\u{fffd}[31m\u{fffd}"));
     }
 
     #[test]

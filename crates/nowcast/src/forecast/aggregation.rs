@@ -99,17 +99,6 @@ impl Aggregation {
         matches!(self, Self::MeanMinusStd(_) | Self::MeanPlusStd(_) | Self::QuantilePlusStd { .. })
     }
 
-    /// The quantile level the rule asks for.
-    pub(super) fn level(self) -> Option<f64> {
-        match self {
-            Self::Median => Some(0.5),
-            Self::Quantile(level) | Self::MeanQuantileMix { level, .. } | Self::QuantilePlusStd { level, .. } => {
-                Some(level)
-            }
-            _ => None,
-        }
-    }
-
     /// Applies the rule to the distribution of one step.
     pub(super) fn of(self, step: &dyn StepDistribution) -> f64 {
         match self {

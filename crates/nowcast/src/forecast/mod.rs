@@ -7,7 +7,7 @@ pub use aggregation::Aggregation;
 pub use nowcast_engine::student_t::Mixture;
 
 use crate::{Error, Result};
-use statistics::{PointMass, SolvedMixture, SortedSamples, StepDistribution};
+use statistics::{PointMass, SortedSamples, StepDistribution};
 
 /// The forecast of one series: a horizon and one [`VariateForecast`] per variate, in the order of the series.
 #[derive(Debug, Clone)]
@@ -150,7 +150,7 @@ impl VariateForecast {
         self.point(&Aggregation::Quantile(level))
     }
 
-    /// Several quantiles, `[levels, horizon]`, with one pass over the distribution.
+    /// Several quantiles, `[levels, horizon]`, with one pass over the distribution; each has the digits it has alone.
     ///
     /// # Errors
     /// A level outside (0, 1), or a forecast that is a mean path only.
@@ -167,7 +167,7 @@ impl VariateForecast {
     pub fn std(&self) -> Result<Vec<f64>> {
         self.check_std()?;
         let mut std = Vec::with_capacity(self.horizon);
-        self.for_each_step(&[], |step| std.push(step.std()));
+        self.for_each_step(|step| std.push(step.std()));
         Ok(std)
     }
 
@@ -218,10 +218,7 @@ impl VariateForecast {
     /// Applies checked rules to every step, `[rules, horizon]`.
     fn aggregate(&self, rules: &[Aggregation]) -> Vec<Vec<f64>> {
         let mut points = vec![Vec::with_capacity(self.horizon); rules.len()];
-        let mut levels: Vec<f64> = rules.iter().filter_map(|rule| rule.level()).collect();
-        levels.sort_by(f64::total_cmp);
-        levels.dedup();
-        self.for_each_step(&levels, |step| {
+        self.for_each_step(|step| {
             for (point, rule) in points.iter_mut().zip(rules) {
                 point.push(rule.of(step));
             }
@@ -229,12 +226,10 @@ impl VariateForecast {
         points
     }
 
-    /// Shows every step in turn. Samples are sorted once per step, and the ascending `levels` of a mixture solved together.
-    fn for_each_step(&self, levels: &[f64], mut visit: impl FnMut(&dyn StepDistribution)) {
+    /// Shows every step in turn; the samples of a step are sorted once.
+    fn for_each_step(&self, mut visit: impl FnMut(&dyn StepDistribution)) {
         match &self.distribution {
-            Distribution::Mixture(steps) => {
-                steps.iter().for_each(|mixture| visit(&SolvedMixture::new(mixture, levels)));
-            }
+            Distribution::Mixture(steps) => steps.iter().for_each(|mixture| visit(mixture)),
             Distribution::Paths { samples, values } => {
                 let mut sorted = Vec::with_capacity(*samples);
                 for step in 0..self.horizon {

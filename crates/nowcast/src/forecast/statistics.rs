@@ -47,37 +47,22 @@ impl StepDistribution for SortedSamples<'_> {
     }
 }
 
-/// An exact mixture with the quantiles that the rules ask for, solved together.
-pub(super) struct SolvedMixture<'a> {
-    mixture: &'a Mixture,
-    levels: &'a [f64],
-    quantiles: Vec<f64>,
-}
-
-impl<'a> SolvedMixture<'a> {
-    pub(super) fn new(mixture: &'a Mixture, levels: &'a [f64]) -> Self {
-        Self { mixture, levels, quantiles: mixture.quantiles(levels) }
-    }
-}
-
-impl StepDistribution for SolvedMixture<'_> {
+impl StepDistribution for Mixture {
     fn mean(&self) -> f64 {
-        self.mixture.mean()
+        self.mean()
     }
 
     fn std(&self) -> f64 {
-        self.mixture.variance().sqrt()
+        self.variance().sqrt()
     }
 
+    /// Each level is solved by itself, so that its digits do not depend on the levels asked for beside it.
     fn quantile(&self, level: f64) -> f64 {
-        match self.levels.iter().position(|&solved| solved == level) {
-            Some(at) => self.quantiles[at],
-            None => self.mixture.quantile(level),
-        }
+        self.quantile(level)
     }
 
     fn trimmed_mean(&self, lower: f64, upper: f64) -> f64 {
-        self.mixture.mean_between(lower, 1.0 - upper)
+        self.mean_between(lower, 1.0 - upper)
     }
 }
 

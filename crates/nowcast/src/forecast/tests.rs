@@ -183,6 +183,23 @@ proptest! {
     }
 
     #[test]
+    fn quantiles_of_mixtures_ascend(
+        degrees_of_freedom in 2.0..30.0,
+        locations in prop::array::uniform2(-1e6..1e6f64),
+        scales in prop::array::uniform2(1e-3..1e4f64),
+    ) {
+        let steps = vec![mixture(degrees_of_freedom, locations, scales)];
+        let forecast = VariateForecast::new("close", Distribution::Mixture(steps)).unwrap();
+        let levels: Vec<f64> = (1..100).map(|percent| f64::from(percent) / 100.0).collect();
+        let quantiles = forecast.quantiles(&levels).unwrap().concat();
+        prop_assert!(quantiles.is_sorted_by(|left, right| left < right));
+        prop_assert_eq!(forecast.median()[0], quantiles[49]);
+        let (lower, upper) = (forecast.quantile(0.1).unwrap()[0], forecast.quantile(0.9).unwrap()[0]);
+        let trimmed = forecast.point(&Aggregation::TrimmedMean(0.1)).unwrap()[0];
+        prop_assert!(lower <= trimmed && trimmed <= upper);
+    }
+
+    #[test]
     fn central_rules_stay_within_the_samples(
         values in prop::collection::vec(-1e30f32..1e30, 1..60),
         share in 0.0..0.5,
