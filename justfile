@@ -1,0 +1,20 @@
+# One word each. `just --list` shows them.
+
+fmt:
+    cargo fmt --all
+
+lint:
+    cargo clippy --workspace --all-targets -- -D warnings
+
+test:
+    cargo test --workspace
+
+bench:
+    cargo run --release -p nowcast-cli -- bench
+
+verify:
+    cargo run --release -p nowcast-cli -- verify --goldens goldens
+
+# Side by side with the public PyTorch package; see bench/README.md.
+compare checkpoint csv column:
+    python3 bench/compare.py --checkpoint {{checkpoint}} --csv {{csv}} --column {{column}}
