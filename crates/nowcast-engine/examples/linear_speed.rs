@@ -177,7 +177,10 @@ fn main() {
         [(768, 2304, 64), (768, 2304, 512), (768, 2304, 2048), (3072, 768, 512), (3072, 768, 2048), (768, 6144, 2048)]
     {
         let layer = linear(inputs, outputs, &pool);
-        let (input, mut output) = (vec![0.5; rows * inputs], vec![0.0; rows * outputs]);
+        let (mut input, mut output) = (vec![0.0; rows * inputs], vec![0.0; rows * outputs]);
+        prefer_large_pages(&mut input);
+        prefer_large_pages(&mut output);
+        input.fill(0.5);
         let peak = peak(&pool);
         let seconds = best(&pool, 8, 1, |_| apply(&layer, rows, &input, &mut output, &pool));
         let speed = 2.0 * (inputs * outputs * rows) as f64 / seconds;

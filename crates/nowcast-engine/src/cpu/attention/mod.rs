@@ -1,8 +1,8 @@
 //! Attention over a shared prefix, over a sample's own suffix, and between variates.
 //!
 //! For one query and head: a score per key, `p = exp(score - largest)`, the sum of `p`, and the sum of `p * value`
-//! times the inverse of that sum. Queries come scaled by `1 / sqrt(head_dim)` and rotated. Orders are fixed by the keys of the query
-//! alone, so its digits do not depend on other rows, samples, series, capacities or threads:
+//! times the inverse of that sum. Queries come scaled by `1 / sqrt(head_dim)` and rotated. Orders are fixed by the keys
+//! of the query alone, so its digits do not depend on other rows, samples, series, capacities or threads:
 //!
 //! - score against a prefix key: one chain of multiply-adds over the head dimension;
 //! - score against a suffix key or another variate: 16 such chains, every 16th component each, summed in halves;
