@@ -95,15 +95,16 @@ impl Case<'_> {
                 }
             } else {
                 let check = against_double(&Stored { name: &full, single: &single, double: &double }, values);
-                bounds.insert(name.clone(), mutual_bound(&check, &double));
+                bounds.insert(name.clone(), mutual_bound(&check) / largest(&double).max(f64::MIN_POSITIVE));
                 checks.push(check);
             }
         }
         for (name, values, single) in only_single {
-            // Layers come before `hidden`; extended statistics follow from the forecast mean.
+            // Layers come before `hidden`. A mean or a deviation moves no further than the points it is taken of, here
+            // the forecast mean.
             let bound = match name.starts_with("ext_") {
                 true => self.mean_bound()?,
-                false => bounds.get("hidden").copied().unwrap_or(0.0),
+                false => bounds.get("hidden").copied().unwrap_or(0.0) * largest(&single),
             };
             checks.push(against_single(&name, values, &single, bound));
         }
@@ -140,7 +141,7 @@ impl Case<'_> {
     fn mean_bound(&self) -> Result<f64> {
         let (single, double) = (self.tensor("mean_kv")?, self.tensor("mean_kv_f64")?);
         let check = against_double(&Stored { name: "mean_kv", single: &single, double: &double }, &single);
-        Ok(mutual_bound(&check, &double))
+        Ok(mutual_bound(&check))
     }
 
     fn load(&self, labels: bool) -> Result<Toto> {

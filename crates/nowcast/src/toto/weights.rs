@@ -67,6 +67,10 @@ impl TotoWeights {
         let mut next = || tensors.next().expect("the manifest lists every tensor that is taken here");
         let mut loader = Loader { checkpoint, list, eager: options.eager };
 
+        // The head first: its folded copy is gone before the other matrices take their room.
+        let (unembed, unembed_bias) = (next(), next());
+        let heads = stacked_heads(config, &mut next)?;
+        let head = loader.head(config, heads, unembed, unembed_bias)?;
         let patch_embed = loader.plain(next(), next().to_f32()?);
         let mut layers = Vec::with_capacity(config.layers.len());
         for &kind in &config.layers {
@@ -83,9 +87,6 @@ impl TotoWeights {
                 mlp_output: loader.plain(down, down_bias),
             });
         }
-        let (unembed, unembed_bias) = (next(), next());
-        let heads = stacked_heads(config, &mut next)?;
-        let head = loader.head(config, heads, unembed, unembed_bias)?;
         let labels = match options.variate_labels {
             true => Some([loader.label(&next())?, loader.label(&next())?]),
             false => None,
@@ -102,6 +103,10 @@ fn manifest(config: &TotoConfig, options: LoadOptions) -> Manifest {
         manifest.require_any(names.iter().map(|name| format!("{name}.weight")), &[rows, inputs]);
         manifest.require_any(names.iter().map(|name| format!("{name}.bias")), &[rows]);
     };
+    linear(&mut manifest, &["model.unembed".into()], width * config.patch_size, width);
+    for name in head_names(config.head) {
+        linear(&mut manifest, &[format!("model.output_distribution.{name}")], config.head.components(), width);
+    }
     linear(&mut manifest, &["model.patch_embed.projection".into()], width, config.patch_size);
     for index in 0..config.layers.len() {
         let name = |part: &str| format!("model.transformer.layers.{index}.{part}");
@@ -111,10 +116,6 @@ fn manifest(config: &TotoConfig, options: LoadOptions) -> Manifest {
         linear(&mut manifest, &[name("attention.wO")], width, width);
         linear(&mut manifest, &[name("mlp.0"), name("mlp.0.w12")], 2 * config.mlp_hidden, width);
         linear(&mut manifest, &[name("mlp.2"), name("mlp.0.w3")], width, config.mlp_hidden);
-    }
-    linear(&mut manifest, &["model.unembed".into()], width * config.patch_size, width);
-    for name in head_names(config.head) {
-        linear(&mut manifest, &[format!("model.output_distribution.{name}")], config.head.components(), width);
     }
     if options.variate_labels {
         manifest.require("model.target_variate_label", &[width]);

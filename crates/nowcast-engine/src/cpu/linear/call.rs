@@ -3,7 +3,7 @@
 use super::epilogue::finish;
 use super::norm::inverse_root_mean_square;
 use super::pack::PackedLinear;
-use super::{PANEL, depth_block};
+use super::{PANEL, depth_block, narrow};
 use crate::cpu::detect::{InstructionSet, Kernel};
 use crate::cpu::disjoint::Disjoint;
 use crate::cpu::pool::ThreadPool;
@@ -142,11 +142,14 @@ impl Kernel for Block<'_> {
     fn run<V: Vector>(self) {
         let Self { task, rows, panels } = self;
         let inputs = task.linear.inputs();
-        let mut scales = [1.0; BLOCK_ROWS];
+        let mut scales = [1.0f64; BLOCK_ROWS];
         if let Some(epsilon) = task.norm_epsilon {
             for (scale, row) in scales.iter_mut().zip(rows.clone()) {
                 *scale = inverse_root_mean_square(&task.input[row * task.input_stride..][..inputs], epsilon);
             }
+        }
+        if inputs <= narrow::MOST_INPUTS {
+            return narrow_block::<V>(task, rows, panels, &scales);
         }
         let depth_block = depth_block(inputs);
         let mut sums = Sums([[0.0; PANEL]; BLOCK_ROWS]);
@@ -182,7 +185,7 @@ impl Kernel for Block<'_> {
                     if input + depth == inputs {
                         let done = first..first + height;
                         for ((row, sums), scale) in done.clone().zip(&mut sums.0[done.clone()]).zip(&scales[done]) {
-                            finish::<V>(sums, *scale, task.linear.panel_bias(panel), task.linear.layout());
+                            finish::<V>(sums, *scale as f32, task.linear.panel_bias(panel), task.linear.layout());
                             task.write(rows.start + row, panel, sums);
                         }
                     }
@@ -193,7 +196,45 @@ impl Kernel for Block<'_> {
     }
 }
 
+/// [`Block::run`] for narrow layers.
+#[inline(always)]
+fn narrow_block<V: Vector>(task: &Task<'_>, rows: Range<usize>, panels: Range<usize>, scales: &[f64; BLOCK_ROWS]) {
+    let inputs = task.linear.inputs();
+    for panel in panels {
+        let weights = task.linear.panels(panel..panel + 1);
+        for first in rows.clone().step_by(narrow::ROWS) {
+            let height = narrow::ROWS.min(rows.end - first);
+            let input = &task.input[first * task.input_stride..];
+            let mut sums = narrow::sum(input, task.input_stride, inputs, height, weights);
+            for (row, sums) in sums[..height].iter_mut().enumerate() {
+                let scale = scales[first - rows.start + row];
+                narrow::finish::<V>(sums, scale, task.linear.panel_bias(panel), task.linear.layout());
+                task.write_narrow(first + row, panel, sums);
+            }
+        }
+    }
+}
+
 impl Task<'_> {
+    /// As [`Task::write`], rounded once, after the addend.
+    #[inline(always)]
+    fn write_narrow(&self, row: usize, panel: usize, results: &[f64; PANEL]) {
+        let width = self.linear.layout().panel_outputs();
+        let first = self.columns.start.max(panel * width);
+        let last = self.columns.end.min((panel + 1) * width);
+        let results = &results[first - panel * width..last - panel * width];
+        let column = first - self.columns.start;
+        // SAFETY: no other task has this row and panel.
+        let output = unsafe { self.output.part(row * self.output_stride + column, last - first) };
+        for (index, (output, &result)) in output.iter_mut().zip(results).enumerate() {
+            *output = match self.addend {
+                Addend::Nothing => result as f32,
+                Addend::Output => (f64::from(*output) + result) as f32,
+                Addend::Rows { values, stride } => (f64::from(values[row * stride + column + index]) + result) as f32,
+            };
+        }
+    }
+
     /// Adds the addend to the results of one row and panel, and writes those within the columns.
     #[inline(always)]
     fn write(&self, row: usize, panel: usize, results: &[f32; PANEL]) {

@@ -6,6 +6,7 @@
 
 mod call;
 mod epilogue;
+mod narrow;
 mod norm;
 mod pack;
 

@@ -1,0 +1,62 @@
+//! Narrow layers: everything up to the result in `f64`.
+//!
+//! A layer of few inputs costs little, so it can afford double precision: its results are off by one rounding, however
+//! its inputs cancel. Wide layers are bound by memory or by `f32` arithmetic, and sum in blocks instead.
+
+use super::PANEL;
+use super::pack::Layout;
+use crate::cpu::vector::Vector;
+use crate::elementary::exp;
+
+/// Layers of at most this many inputs are narrow.
+pub(super) const MOST_INPUTS: usize = 256;
+
+/// Rows that share one pass over a panel.
+pub(super) const ROWS: usize = 4;
+
+/// Sums of a few rows with one panel.
+pub(super) type Sums = [[f64; PANEL]; ROWS];
+
+/// Sums over all inputs in order: `rows` rows of `inputs` values, `stride` apart.
+#[inline(always)]
+pub(super) fn sum(input: &[f32], stride: usize, inputs: usize, rows: usize, panel: &[f32]) -> Sums {
+    let mut sums = [[0.0; PANEL]; ROWS];
+    if rows == ROWS {
+        let rows: [&[f32]; ROWS] = std::array::from_fn(|row| &input[row * stride..][..inputs]);
+        for (index, weights) in panel.chunks_exact(PANEL).enumerate() {
+            for row in 0..ROWS {
+                add_product(&mut sums[row], rows[row][index], weights);
+            }
+        }
+    } else {
+        for (row, sums) in sums[..rows].iter_mut().enumerate() {
+            for (&value, weights) in input[row * stride..][..inputs].iter().zip(panel.chunks_exact(PANEL)) {
+                add_product(sums, value, weights);
+            }
+        }
+    }
+    sums
+}
+
+/// Products of two `f32` are exact in `f64`, so fused or not makes no difference.
+#[inline(always)]
+fn add_product(sums: &mut [f64; PANEL], value: f32, weights: &[f32]) {
+    let value = f64::from(value);
+    for (sum, &weight) in sums.iter_mut().zip(weights) {
+        *sum += value * f64::from(weight);
+    }
+}
+
+/// Scales the sums of one row by the norm, adds the bias and applies the gate; the results come first in `sums`.
+#[inline(always)]
+pub(super) fn finish<V: Vector>(sums: &mut [f64; PANEL], scale: f64, bias: Option<&[f32]>, layout: Layout) {
+    for (column, sum) in sums.iter_mut().enumerate() {
+        *sum = *sum * scale + bias.map_or(0.0, |bias| f64::from(bias[column]));
+    }
+    if let Layout::Gated(_) = layout {
+        let (gates, values) = sums.split_at_mut(PANEL / 2);
+        for (gate, value) in gates.iter_mut().zip(values) {
+            *gate = *gate / (1.0 + exp::<V>(-*gate)) * *value;
+        }
+    }
+}
