@@ -63,7 +63,7 @@ def main():
 
     model = reference.load(options.checkpoint)
     published, savings = reference.Published(model), reference.WithSavings(model)
-    values = reference.series(options.csv, options.column, options.context)
+    values = reference.Context(options.csv, options.column, options.context)
     published.forecast(values, options.horizon, options.samples)
     savings.forward(values)
 

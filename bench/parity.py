@@ -40,7 +40,7 @@ def main():
     parser.add_argument("--samples", type=int, default=512)
     options = parser.parse_args()
 
-    values = reference.series(options.csv, options.column, options.context)
+    values = reference.Context(options.csv, options.column, options.context)
     published = reference.Published(reference.load(options.checkpoint))
     ours = numpy.array(forecast(options, "--decode", "mean")["point"])
     theirs = published.mean_path(values, options.horizon)[0, 0].double().numpy()

@@ -18,15 +18,20 @@ def load(checkpoint):
     return Toto.load_from_checkpoint(str(checkpoint), strict=False).eval()
 
 
-def series(csv, column, context):
-    values = pd.read_csv(csv)[column].ffill().to_numpy("float32")[-context:].copy()
-    return torch.from_numpy(values)[None]
+class Context:
+    """The last values of a column; a missing one is masked and repeats the value before it, as nowcast does."""
+
+    def __init__(self, csv, column, context):
+        column = pd.read_csv(csv)[column]
+        self.values = torch.from_numpy(column.ffill().to_numpy("float32")[-context:].copy())[None]
+        self.valid = torch.from_numpy(column.notna().to_numpy()[-context:].copy())[None]
 
 
-def inputs(values):
+def inputs(context):
+    values = context.values
     return MaskedTimeseries(
         series=values,
-        padding_mask=torch.ones_like(values, dtype=torch.bool),
+        padding_mask=context.valid,
         id_mask=torch.zeros_like(values),
         timestamp_seconds=torch.zeros_like(values),
         time_interval_seconds=torch.full((values.shape[0],), 86_400),
@@ -40,14 +45,14 @@ class Published:
         self.forecaster = TotoForecaster(model.model)
 
     @torch.inference_mode()
-    def forecast(self, values, horizon, samples, samples_per_batch=128):
+    def forecast(self, context, horizon, samples, samples_per_batch=128):
         return self.forecaster.forecast(
-            inputs(values), prediction_length=horizon, num_samples=samples, samples_per_batch=samples_per_batch
+            inputs(context), prediction_length=horizon, num_samples=samples, samples_per_batch=samples_per_batch
         )
 
     @torch.inference_mode()
-    def mean_path(self, values, horizon):
-        return self.forecaster.forecast(inputs(values), prediction_length=horizon, num_samples=None).mean
+    def mean_path(self, context, horizon):
+        return self.forecaster.forecast(inputs(context), prediction_length=horizon, num_samples=None).mean
 
 
 class WithSavings:
@@ -64,9 +69,8 @@ class WithSavings:
             self.folded = folded.reshape(-1, width).float().contiguous()
 
     @torch.inference_mode()
-    def forward(self, values, bfloat16=False):
-        x = values[None]
-        valid = torch.ones_like(x, dtype=torch.bool)
+    def forward(self, context, bfloat16=False):
+        x, valid = context.values[None], context.valid[None]
         with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
             scaled, _, _ = self.backbone.scaler(
                 x, weights=torch.ones_like(x), padding_mask=valid, prefix_length=x.shape[-1]
