@@ -1,16 +1,38 @@
 //! The command line: every flag with its help and, where old scripts set one, its environment variable.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use nowcast::forecast::Aggregation;
 
 /// Forecasts from time-series foundation models: fast, exact and without PyTorch.
 #[derive(Debug, Parser)]
-#[command(name = "nowcast", version, about, arg_required_else_help = true)]
+#[command(
+    name = "nowcast",
+    version,
+    arg_required_else_help = true,
+    after_help = "Example:
+  nowcast forecast prices.csv --horizon 24"
+)]
 pub(crate) struct Program {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Program {
+    /// Reads the command line. `-4` after a flag is its value, so that the message names the flag it does not suit.
+    ///
+    /// # Errors
+    /// A mistake, or a question for help or version.
+    pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let negative = |argument: clap::Arg| {
+            let takes_none = argument.is_positional() || !argument.get_action().takes_values();
+            if takes_none { argument } else { argument.allow_negative_numbers(true) }
+        };
+        let command = Self::command().mut_subcommands(|command| command.mut_args(negative));
+        Self::from_arg_matches(&command.try_get_matches_from(arguments)?)
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -271,6 +293,11 @@ pub(crate) enum OutputName {
     Parquet,
 }
 
+/// A choice as the command line spells it.
+pub(crate) fn spelled(choice: &impl ValueEnum) -> String {
+    choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
+}
+
 /// `2GiB`, `512MB`, `1.5g`, or plain bytes.
 fn parse_bytes(text: &str) -> Result<usize, String> {
     let text = text.trim();
@@ -299,11 +326,16 @@ fn parse_bytes(text: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
         Program::command().debug_assert();
+    }
+
+    #[test]
+    fn choices_print_as_they_parse() {
+        assert_eq!(spelled(&ModeName::ReduceOverhead), "reduce-overhead");
+        assert_eq!(spelled(&DtypeName::F32), "f32");
     }
 
     #[test]

@@ -2,20 +2,26 @@
 
 mod arguments;
 mod commands;
+mod message;
 mod model;
 mod progress;
+mod usage;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+/// Exit status of everything that is wrong with what the user gave.
+const BAD_INPUT: u8 = 2;
 
 fn main() -> ExitCode {
-    let arguments = arguments::Program::parse();
+    let arguments = match arguments::Program::read(std::env::args_os()) {
+        Ok(arguments) => arguments,
+        Err(error) => return usage::answer(&error),
+    };
     match commands::run(arguments.command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(2)
+            message::say("error", &error);
+            ExitCode::from(BAD_INPUT)
         }
     }
 }

@@ -47,7 +47,7 @@ fn mode(flag: Option<ModeName>, variable: impl Fn(&str) -> Option<String>) -> Re
     if let Some(mode) = flag {
         return Ok(mode);
     }
-    if variable("TOTO_DISABLE_COMPILE").as_deref() == Some("1") || variable("TOTO_COMPILE").as_deref() == Some("0") {
+    if switch("TOTO_DISABLE_COMPILE", &variable)? == Some(true) || switch("TOTO_COMPILE", &variable)? == Some(false) {
         return Ok(ModeName::Eager);
     }
     match variable("TOTO_COMPILE_MODE").as_deref() {
@@ -58,6 +58,16 @@ fn mode(flag: Option<ModeName>, variable: impl Fn(&str) -> Option<String>) -> Re
         Some(other) => Err(Error::Setting(format!(
             "TOTO_COMPILE_MODE is {other:?}: choose eager, default, reduce-overhead or max-autotune"
         ))),
+    }
+}
+
+/// A variable that is 0, 1 or not set.
+fn switch(name: &str, variable: &impl Fn(&str) -> Option<String>) -> Result<Option<bool>> {
+    match variable(name).as_deref() {
+        None | Some("") => Ok(None),
+        Some("0") => Ok(Some(false)),
+        Some("1") => Ok(Some(true)),
+        Some(other) => Err(Error::Setting(format!("{name} is {other:?}: set 0 or 1"))),
     }
 }
 
@@ -79,6 +89,7 @@ mod tests {
         let disabled = [("TOTO_DISABLE_COMPILE", "1")];
         assert_eq!(with(&disabled, Some(ModeName::ReduceOverhead)).unwrap(), ModeName::ReduceOverhead);
         assert!(with(&[("TOTO_COMPILE_MODE", "fastest")], None).is_err());
+        assert!(with(&[("TOTO_COMPILE", "off")], None).is_err());
     }
 
     #[test]

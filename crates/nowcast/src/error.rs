@@ -1,5 +1,6 @@
 //! The one error type: every message is a single line that names the culprit and the cure.
 
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 /// What went wrong, in one line that a user can act on.
@@ -19,13 +20,24 @@ pub enum Error {
     #[error("{0}")]
     Memory(String),
     /// A file could not be read or written.
-    #[error("{path}: {source}")]
+    #[error("{}: {}", path.display(), reason(source))]
     File {
         /// The file in question.
         path: PathBuf,
         /// What the operating system said.
-        source: std::io::Error,
+        source: io::Error,
     },
+}
+
+/// What the operating system said, with the cure where there is one.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "there is no such file: check the name and the folder".into(),
+        ErrorKind::IsADirectory => "this is a folder: name a file in it".into(),
+        ErrorKind::PermissionDenied => "the permission is missing: check who owns it".into(),
+        ErrorKind::StorageFull => "the disk is full: make room or choose another".into(),
+        _ => error.to_string(),
+    }
 }
 
 /// Shorthand for results of this crate.
@@ -33,7 +45,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// An I/O error together with the file it befell.
-    pub fn file(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
+    pub fn file(path: impl Into<PathBuf>, source: io::Error) -> Self {
         Error::File { path: path.into(), source }
     }
 }

@@ -133,9 +133,8 @@ fn variates_of_one_series_attend_to_each_other_and_series_do_not() {
         Series::multivariate(variates.to_vec()).unwrap()
     };
     let options = ForecastOptions::new(8);
-    let first = |series: &[Series]| -> Vec<f64> {
-        forecaster(1).forecast(series, &options).unwrap()[0].variates()[0].median()
-    };
+    let first =
+        |series: &[Series]| -> Vec<f64> { forecaster(1).forecast(series, &options).unwrap()[0].variates()[0].median() };
     assert_eq!(first(&[a.clone(), b.clone()]), first(&[a.clone()]), "series are independent");
     assert_ne!(first(&[pair(&b)]), first(&[a.clone()]), "variates are not");
     let apart = pair(&b).with_groups(vec![0, 1]).unwrap();

@@ -8,7 +8,7 @@ use nowcast::{Error, ForecastOptions, Result, Series};
 use serde_json::{Value, json};
 
 use super::{print, print_json};
-use crate::arguments::BenchArguments;
+use crate::arguments::{BenchArguments, spelled};
 use crate::model;
 use crate::progress::Progress;
 
@@ -50,8 +50,8 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<()> {
     let settings = json!({
         "model": arguments.model.model, "context": arguments.context, "horizon": arguments.horizon,
         "samples": arguments.samples, "batch": arguments.batch, "variates": arguments.variates,
-        "runs": arguments.runs, "mode": format!("{mode:?}").to_lowercase(),
-        "dtype": format!("{:?}", arguments.model.run.dtype).to_lowercase(), "threads": arguments.model.run.threads,
+        "runs": arguments.runs, "mode": spelled(&mode),
+        "dtype": spelled(&arguments.model.run.dtype), "threads": arguments.model.run.threads,
         "version": env!("CARGO_PKG_VERSION"),
     });
     let peak = peak_bytes();
@@ -79,8 +79,15 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<()> {
     let _ = writeln!(
         text,
         "{} series of {} x {}, {} steps, {} samples: median {:.3} ms, 99% {:.3} ms, sigma {:.3} ms over {} runs",
-        arguments.batch, arguments.variates, arguments.context, arguments.horizon, arguments.samples,
-        summary.median, summary.p99, summary.sigma, arguments.runs
+        arguments.batch,
+        arguments.variates,
+        arguments.context,
+        arguments.horizon,
+        arguments.samples,
+        summary.median,
+        summary.p99,
+        summary.sigma,
+        arguments.runs
     );
     let _ = writeln!(text, "load {load_ms:.1} ms, first forecast {first:.1} ms");
     let _ = writeln!(

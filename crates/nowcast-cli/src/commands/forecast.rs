@@ -1,18 +1,18 @@
 //! `nowcast forecast`: files in, forecasts out.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nowcast::data::{ReadOptions, Table};
 use nowcast::{Decode, Error, Forecast, ForecastOptions, Forecaster, Result, Series, Xpos};
-use nowcast_cli::output::{Answer, Format, Question, Timeline, render, write_file};
+use nowcast_cli::output::{Answer, Format, Question, Timeline, check_target, render, same_file, write_file};
 use nowcast_cli::plot::{self, ChartFormat};
 use serde_json::{Value, json};
 
 use super::print;
-use crate::arguments::{DecodeName, ForecastArguments, ModeName, OutputName, XposName};
-use crate::model;
+use crate::arguments::{DecodeName, ForecastArguments, ModeName, OutputName, XposName, spelled};
 use crate::progress::Progress;
+use crate::{message, model};
 
 /// Width assumed where the terminal does not tell.
 const PIPE_WIDTH: Option<usize> = None;
@@ -21,35 +21,46 @@ pub(crate) fn run(arguments: &ForecastArguments) -> Result<()> {
     let format = format(arguments)?;
     let chart = arguments.plot.as_deref().map(|path| Ok((path, ChartFormat::of(path)?))).transpose()?;
     let options = options(arguments)?;
+    check_files(arguments)?;
     let tables = read(arguments)?;
     let series = series(arguments, &tables)?;
     let started = Instant::now();
     let (mut forecaster, mode) = model::load(&arguments.model.model, &arguments.model.run)?;
     let loaded = started.elapsed();
+    let mut answer = Answer::new(question(arguments, &options, &series, &forecaster, mode))?;
     let started = Instant::now();
     let mut progress = Progress::new("forecasting");
     let forecasts =
         forecaster.forecast_with_progress(&series, &options, &mut |done, total| progress.update(done, total))?;
     drop(progress);
-    let mut answer = Answer::new(question(arguments, &options, &forecaster, mode))?;
     gather(&mut answer, arguments, &tables, &series, forecasts)?;
-    answer.stats = stats(&forecaster, loaded.as_secs_f64(), started.elapsed().as_secs_f64());
+    answer.stats = stats(&forecaster);
+    if arguments.stats {
+        answer.stats.splice(0..0, [("load_ms", loaded), ("forecast_ms", started.elapsed())].map(milliseconds));
+    }
+    // Nothing is said or written before all of it is there.
+    let chart = chart.map(|(path, format)| Ok((path, plot::render(&answer, format)?))).transpose()?;
+    let bytes = render(&answer, format, PIPE_WIDTH)?;
     for note in &answer.notes {
-        eprintln!("note: {note}");
+        message::say("note", note);
     }
     if arguments.stats {
         for (name, value) in &answer.stats {
-            eprintln!("{name}: {value}");
+            message::say(name, value);
         }
     }
-    if let Some((path, format)) = chart {
-        write_file(path, &plot::render(&answer, format)?)?;
+    if let Some((path, chart)) = chart {
+        write_file(path, &chart)?;
     }
-    let bytes = render(&answer, format, PIPE_WIDTH)?;
-    match &arguments.out {
+    match out(arguments) {
         Some(path) => write_file(path, &bytes),
         None => print(&bytes),
     }
+}
+
+/// The file for the answer; `-` is the standard output.
+fn out(arguments: &ForecastArguments) -> Option<&Path> {
+    arguments.out.as_deref().filter(|path| *path != Path::new("-"))
 }
 
 fn format(arguments: &ForecastArguments) -> Result<Format> {
@@ -60,13 +71,36 @@ fn format(arguments: &ForecastArguments) -> Result<Format> {
         #[cfg(feature = "parquet")]
         OutputName::Parquet => Format::Parquet,
     };
-    if !format.is_text() && arguments.out.is_none() {
+    if !format.is_text() && out(arguments).is_none() {
         return Err(Error::Setting("Parquet is not for the screen: name a file with --out FILE".into()));
     }
     if arguments.paths && arguments.output != OutputName::Json {
         return Err(Error::Setting("--paths belongs to the JSON output: add --output json".into()));
     }
     Ok(format)
+}
+
+/// Nothing is computed that could not be written, and no input is lost to an output.
+fn check_files(arguments: &ForecastArguments) -> Result<()> {
+    let mut inputs: Vec<&Path> = Vec::new();
+    for input in &arguments.files {
+        if inputs.iter().any(|other| same_file(other, input)) {
+            return Err(Error::Setting(format!("{} is given twice: once is enough", input.display())));
+        }
+        inputs.push(input);
+    }
+    let mut outputs: Vec<&Path> = Vec::new();
+    for output in [out(arguments), arguments.plot.as_deref()].into_iter().flatten() {
+        check_target(output)?;
+        if inputs.iter().chain(&outputs).any(|other| same_file(other, output)) {
+            return Err(Error::Setting(format!(
+                "{} would be overwritten, but it is also another file of this run: name a new one",
+                output.display()
+            )));
+        }
+        outputs.push(output);
+    }
+    Ok(())
 }
 
 fn options(arguments: &ForecastArguments) -> Result<ForecastOptions> {
@@ -140,16 +174,17 @@ fn gather(
 fn question(
     arguments: &ForecastArguments,
     options: &ForecastOptions,
+    series: &[Series],
     forecaster: &Forecaster,
     mode: ModeName,
 ) -> Question {
-    let name = |value: &dyn std::fmt::Debug| Value::from(format!("{value:?}").to_lowercase());
     let context = options.context.unwrap_or(forecaster.default_context());
+    let longest = series.iter().map(Series::length).max().unwrap_or(0);
     let levels = if options.decode == Decode::Mean { Vec::new() } else { arguments.quantiles.clone() };
     Question {
         model: arguments.model.model.clone(),
         horizon: options.horizon,
-        context,
+        context: context.min(longest),
         point: arguments.point,
         levels,
         paths: arguments.paths,
@@ -157,12 +192,12 @@ fn question(
             ("context".into(), json!(context)),
             ("samples".into(), json!(options.samples)),
             ("seed".into(), json!(options.seed)),
-            ("decode".into(), name(&options.decode)),
-            ("xpos".into(), name(&options.xpos)),
+            ("decode".into(), json!(spelled(&arguments.decode))),
+            ("xpos".into(), json!(spelled(&arguments.xpos))),
             ("multivariate".into(), json!(arguments.multivariate)),
             ("point".into(), json!(arguments.point.to_string())),
-            ("mode".into(), name(&mode)),
-            ("dtype".into(), name(&arguments.model.run.dtype)),
+            ("mode".into(), json!(spelled(&mode))),
+            ("dtype".into(), json!(spelled(&arguments.model.run.dtype))),
             ("device".into(), json!("cpu")),
             ("memory_limit".into(), json!(options.memory_limit)),
             ("version".into(), json!(env!("CARGO_PKG_VERSION"))),
@@ -170,11 +205,14 @@ fn question(
     }
 }
 
-fn stats(forecaster: &Forecaster, load_seconds: f64, forecast_seconds: f64) -> Vec<(String, Value)> {
+fn milliseconds((name, time): (&str, Duration)) -> (String, Value) {
+    (name.into(), json!(time.as_secs_f64() * 1e3))
+}
+
+/// Counters only: the same run has the same.
+fn stats(forecaster: &Forecaster) -> Vec<(String, Value)> {
     let counters = forecaster.counters();
     vec![
-        ("load_ms".into(), json!(load_seconds * 1e3)),
-        ("forecast_ms".into(), json!(forecast_seconds * 1e3)),
         ("plans_built".into(), json!(counters.plans_built)),
         ("plans_reused".into(), json!(counters.plans_reused)),
         ("graphs_captured".into(), json!(counters.graphs_captured)),

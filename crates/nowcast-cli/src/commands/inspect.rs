@@ -2,16 +2,23 @@
 
 use std::fmt::Write;
 
+use nowcast::data::{MAX_COLUMNS, MAX_ROWS};
 use nowcast::forecaster::memory::in_words;
 use nowcast::toto::config::{Head, LayerKind};
-use nowcast::{ForecastOptions, Result};
+use nowcast::{Error, ForecastOptions, Result};
 use serde_json::json;
 
 use super::{print, print_json};
-use crate::arguments::InspectArguments;
+use crate::arguments::{InspectArguments, spelled};
 use crate::model;
 
 pub(crate) fn run(arguments: &InspectArguments) -> Result<()> {
+    for (flag, value, most) in [("context", arguments.context, MAX_ROWS), ("variates", arguments.variates, MAX_COLUMNS)]
+    {
+        if !(1..=most).contains(&value) {
+            return Err(Error::Setting(format!("--{flag} {value}: choose 1 to {most}, as many as a table can have")));
+        }
+    }
     let (forecaster, mode) = model::load(&arguments.model, &arguments.run)?;
     let mut options = ForecastOptions::new(arguments.horizon);
     options.samples = arguments.samples;
@@ -36,7 +43,7 @@ pub(crate) fn run(arguments: &InspectArguments) -> Result<()> {
             "time_layers": time,
             "space_layers": space,
             "head": head,
-            "mode": format!("{mode:?}").to_lowercase(),
+            "mode": spelled(&mode),
             "context": arguments.context,
             "horizon": arguments.horizon,
             "samples": arguments.samples,

@@ -38,7 +38,8 @@ fn print(bytes: &[u8]) -> Result<()> {
 
 /// Writes a value as indented JSON.
 fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    let mut text = serde_json::to_vec_pretty(value).map_err(|error| Error::Data(format!("cannot write JSON: {error}")))?;
+    let mut text =
+        serde_json::to_vec_pretty(value).map_err(|error| Error::Data(format!("cannot write JSON: {error}")))?;
     text.push(b'\n');
     print(&text)
 }

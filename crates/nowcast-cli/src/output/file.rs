@@ -6,6 +6,40 @@ use std::path::{Path, PathBuf};
 
 use nowcast::{Error, Result};
 
+/// Whether a file can be written there, as far as can be told without writing.
+///
+/// # Errors
+/// A folder, or a name in a folder that does not exist.
+pub fn check_target(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Err(Error::Setting(format!("cannot write {}: it is a folder, name a file in it", path.display())));
+    }
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let folder = folder_of(&target);
+    if folder.is_dir() {
+        return Ok(());
+    }
+    Err(Error::Setting(format!(
+        "cannot write {}: there is no folder {}, create it first",
+        path.display(),
+        folder.display()
+    )))
+}
+
+/// Whether two names mean one file, which need not exist yet; devices and pipes are never the same.
+pub fn same_file(a: &Path, b: &Path) -> bool {
+    let place = |path: &Path| match fs::canonicalize(path) {
+        Ok(found) => Some(found),
+        Err(_) => Some(fs::canonicalize(folder_of(path)).ok()?.join(path.file_name()?)),
+    };
+    let special = |path: &Path| fs::metadata(path).is_ok_and(|found| !found.is_file());
+    !special(a) && !special(b) && place(a).is_some_and(|found| Some(found) == place(b))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
+}
+
 /// Writes `bytes` to `path` whole or not at all: into a new file in the same folder, then renamed.
 ///
 /// A link is followed and stays a link; a device or a pipe is written in place.
@@ -13,29 +47,13 @@ use nowcast::{Error, Result};
 /// # Errors
 /// A folder that does not exist, or whatever the operating system refuses; the old file is then as it was.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    check_target(path)?;
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    match fs::metadata(&target) {
-        Ok(existing) if existing.is_dir() => {
-            return Err(Error::Setting(format!("cannot write {}: it is a folder, name a file in it", path.display())));
-        }
-        Ok(existing) if !existing.is_file() => {
-            let mut device = OpenOptions::new().write(true).open(&target).map_err(|error| Error::file(path, error))?;
-            return device.write_all(bytes).map_err(|error| Error::file(path, error));
-        }
-        _ => {}
+    if fs::metadata(&target).is_ok_and(|existing| !existing.is_file()) {
+        let mut device = OpenOptions::new().write(true).open(&target).map_err(|error| Error::file(path, error))?;
+        return device.write_all(bytes).map_err(|error| Error::file(path, error));
     }
-    let folder = match target.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    if !folder.is_dir() {
-        return Err(Error::Setting(format!(
-            "cannot write {}: there is no folder {}, create it first",
-            path.display(),
-            folder.display()
-        )));
-    }
-    let (temporary, file) = create_beside(&target, folder).map_err(|error| Error::file(path, error))?;
+    let (temporary, file) = create_beside(&target, folder_of(&target)).map_err(|error| Error::file(path, error))?;
     let result = fill(file, bytes).and_then(|()| fs::rename(&temporary, &target));
     result.map_err(|error| {
         // Nothing more can be done where the removal fails too; the first error is the one to tell.
@@ -101,6 +119,16 @@ mod tests {
         let message = write_file(folder.path(), b"x").unwrap_err().to_string();
         assert!(message.ends_with("it is a folder, name a file in it"), "{message}");
         assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn one_file_may_have_many_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let (plain, around) = (folder.path().join("a.csv"), folder.path().join(".").join("a.csv"));
+        assert!(same_file(&plain, &around));
+        assert!(!same_file(&plain, &folder.path().join("b.csv")));
+        fs::write(&plain, b"").unwrap();
+        assert!(same_file(&plain, &around));
     }
 
     #[cfg(unix)]

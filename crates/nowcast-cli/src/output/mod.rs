@@ -11,7 +11,7 @@ mod parquet;
 mod table;
 
 pub use answer::{Answer, Question, SeriesAnswer, Timeline};
-pub use file::write_file;
+pub use file::{check_target, same_file, write_file};
 
 use nowcast::{Error, Result};
 

@@ -74,7 +74,7 @@ impl ForecastOptions {
         }
     }
 
-    pub(super) fn check(&self, patch_size: usize) -> Result<()> {
+    pub(crate) fn check(&self, patch_size: usize) -> Result<()> {
         let most = MOST_DECODED_PATCHES.saturating_mul(patch_size);
         if self.horizon == 0 || self.horizon > most {
             return Err(Error::Setting(format!("the horizon is {}: choose 1 to {most} steps", self.horizon)));

@@ -79,6 +79,8 @@ pub fn verify(
     eager: bool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Report> {
+    // The name of a case is that of its folder, which `.` does not tell.
+    let folder = &std::fs::canonicalize(folder).map_err(|error| Error::file(folder, error))?;
     let folders = cases(folder)?;
     let mut report = Report { passed: 0, failed: 0, skipped: Vec::new(), cases: Vec::new() };
     for (done, case) in folders.iter().enumerate() {

@@ -85,6 +85,7 @@ impl Case<'_> {
                 only_single.push((full, values, single));
                 continue;
             };
+            same_size(&[&single, &double], &full)?;
             if by_variate && name.starts_with("mean_") {
                 let width = self.arguments.prediction_length;
                 for variate in 0..values.len() / width {
@@ -140,6 +141,7 @@ impl Case<'_> {
 
     fn mean_bound(&self) -> Result<f64> {
         let (single, double) = (self.tensor("mean_kv")?, self.tensor("mean_kv_f64")?);
+        same_size(&[&single, &double], "mean_kv")?;
         let check = against_double(&Stored { name: "mean_kv", single: &single, double: &double }, &single);
         Ok(mutual_bound(&check))
     }
@@ -168,6 +170,9 @@ impl Case<'_> {
             return Err(Error::Data("series, padding_mask and id_mask differ in size".into()));
         }
         let exogenous = self.arguments.num_exogenous_variables;
+        if exogenous >= variates {
+            return Err(Error::Data(format!("{exogenous} of {variates} variates are exogenous: none is forecast")));
+        }
         let future = self.optional("future_exog")?.unwrap_or_default();
         let items = values.chunks(variates * length).enumerate();
         items
@@ -207,6 +212,7 @@ impl Case<'_> {
     fn observe(&self, labels: bool, series: &[Series]) -> Result<Outputs> {
         let model = self.load(labels)?;
         let patch = model.config().patch_size;
+        self.options().check(patch)?;
         let steps = self.arguments.prediction_length.div_ceil(patch);
         let mut outputs = Outputs::new();
         let first = self.arguments.prediction_length.min(patch);
@@ -312,13 +318,19 @@ impl Case<'_> {
         };
         let mut reference = Outputs::new();
         for name in ["mix_df", "mix_loc", "mix_scale", "mix_logits", "affine_loc", "affine_scale"] {
-            reference.insert(name.into(), self.tensor(name)?);
+            let tensor = self.tensor(name)?;
+            if tensor.len() != ours[name].len() {
+                let (found, needed) = (tensor.len(), ours[name].len());
+                return Err(Error::Data(format!("{name} holds {found} values where {needed} are computed")));
+            }
+            reference.insert(name.into(), tensor);
         }
         let components = reference["mix_df"].len() / reference["affine_loc"].len();
         let config = TotoConfig::from_json(&ModelSource::Folder(self.folder.to_owned()).config()?)?;
         let (patch, first) = (config.patch_size, config.patch_size.min(self.arguments.prediction_length));
         let single = mixture_quantiles(&reference, components, &levels, patch, first)?;
         let ours = mixture_quantiles(ours, components, &levels, patch, first)?;
+        same_size(&[&double, &ours], NAME)?;
         Ok(Some(against_double(&Stored { name: NAME, single: &single, double: &double }, &ours)))
     }
 
@@ -330,6 +342,13 @@ impl Case<'_> {
         let options = ForecastOptions { samples: Some(self.arguments.num_samples), paths: true, ..self.options() };
         let forecasts = Forecaster::new(self.load(labels)?).forecast(&self.series()?, &options)?;
         let horizon = self.arguments.prediction_length;
+        let rows: usize = forecasts.iter().map(|forecast| forecast.variates().len()).sum();
+        if levels.is_empty() || quantiles.len() != levels.len() * rows * horizon {
+            let (found, levels) = (quantiles.len(), levels.len());
+            return Err(Error::Data(format!(
+                "sample_quantiles holds {found} values for {levels} levels of {rows} x {horizon} points"
+            )));
+        }
         let mut errors = Vec::new();
         let variates = forecasts.iter().flat_map(Forecast::variates);
         let points = quantiles.len() / levels.len();
@@ -347,6 +366,14 @@ impl Case<'_> {
             }
         }
         Ok(Some(sampled("sample_quantiles", errors.into_iter())))
+    }
+}
+
+/// Stored tensors that are compared with each other must be of one size.
+fn same_size(tensors: &[&[f64]], name: &str) -> Result<()> {
+    match tensors.iter().all(|tensor| tensor.len() == tensors[0].len()) {
+        true => Ok(()),
+        false => Err(Error::Data(format!("{name} is not stored in the size it has elsewhere"))),
     }
 }
 

@@ -168,7 +168,7 @@ pub(super) fn find(model: &HubModel, options: &HubOptions, progress: &mut dyn Fn
     }
     if options.offline {
         return Err(Error::Setting(format!(
-            "{model} is not in {} and HF_HUB_OFFLINE is set: download it while online, or use a folder or nano",
+            "{model} is not in {} and --offline or HF_HUB_OFFLINE is set: download it while online, or use a folder or nano",
             cache.display()
         )));
     }

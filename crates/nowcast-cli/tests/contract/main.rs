@@ -1,0 +1,9 @@
+//! The command line contract that other people's scripts rely on, checked on the real program.
+
+mod answer;
+mod commands;
+mod forecasts;
+mod formats;
+#[path = "../program/mod.rs"]
+mod program;
+mod runs;
