@@ -94,10 +94,11 @@ fn pieces_under_a_memory_limit_change_no_digit() {
     let weights = whole.model().weight_bytes();
     let mut smallest = options();
     smallest.samples = Some(1);
+    let paths = several().len() * 37 * 40 * size_of::<f32>();
     let least = whole.planned_bytes(200, 1, &smallest).unwrap();
     for spare in [least * 2, least * 6, least * 40] {
         let mut limited = options();
-        limited.memory_limit = Some(weights + spare);
+        limited.memory_limit = Some(weights + paths + spare);
         assert_eq!(all_digits(&mut forecaster(2), &several(), &limited), expected, "{spare} bytes");
     }
 }
@@ -127,7 +128,8 @@ fn seeds_and_names_change_the_digits() {
 
 #[test]
 fn variates_of_one_series_attend_to_each_other_and_series_do_not() {
-    let (a, b) = (walk("a", 80), walk("b", 80));
+    // Walks of one length are the same walk: the other one is the end of a longer one.
+    let (a, b) = (walk("a", 80), walk("b", 200).tail(80));
     let pair = |other: &Series| {
         let variates = [&a, other].map(|series| (series.names()[0].clone(), series.values(0).to_vec()));
         Series::multivariate(variates.to_vec()).unwrap()
