@@ -137,10 +137,10 @@ fn variates_of_one_series_attend_to_each_other_and_series_do_not() {
     let options = ForecastOptions::new(8);
     let first =
         |series: &[Series]| -> Vec<f64> { forecaster(1).forecast(series, &options).unwrap()[0].variates()[0].median() };
-    assert_eq!(first(&[a.clone(), b.clone()]), first(&[a.clone()]), "series are independent");
-    assert_ne!(first(&[pair(&b)]), first(&[a.clone()]), "variates are not");
+    assert_eq!(first(&[a.clone(), b.clone()]), first(std::slice::from_ref(&a)), "series are independent");
+    assert_ne!(first(&[pair(&b)]), first(std::slice::from_ref(&a)), "variates are not");
     let apart = pair(&b).with_groups(vec![0, 1]).unwrap();
-    let alone = first(&[a.clone()]);
+    let alone = first(std::slice::from_ref(&a));
     for (grouped, alone) in first(&[apart]).iter().zip(alone) {
         // The same sums in another kernel: a softmax over one key instead of none.
         assert!((grouped - alone).abs() <= 1e-5 * alone.abs(), "{grouped} {alone}");

@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use crate::place::{Faults, GOOD, Place};
 
+/// What is wrong, the file, more arguments, and what the message must say.
+type Case<'a> = (&'a str, Vec<u8>, &'a [&'a str], &'a [&'a str]);
+
 #[test]
 fn tables() {
     let place = Place::new();
@@ -14,7 +17,7 @@ fn tables() {
     binary.extend((0..4000u32).map(|value| (value.wrapping_mul(2_654_435_761) >> 24) as u8));
     let names = (0..1000).map(|column| format!("c{column}")).collect::<Vec<_>>().join(",");
     let wide = format!("{names}\n{}\n", vec!["1"; 1000].join(","));
-    let cases: Vec<(&str, Vec<u8>, &[&str], &[&str])> = vec![
+    let cases: Vec<Case<'_>> = vec![
         ("empty file", b"".to_vec(), &[], &["empty", "give a table"]),
         ("blank lines", b"\n\n\n".to_vec(), &[], &["empty"]),
         ("header only", b"date,close\n".to_vec(), &[], &["no rows", "one row per time step"]),
