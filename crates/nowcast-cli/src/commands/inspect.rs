@@ -24,7 +24,11 @@ pub(crate) fn run(arguments: &InspectArguments) -> Result<()> {
     options.samples = arguments.samples;
     options.memory_limit = arguments.run.memory_limit;
     let plan = forecaster.planned_bytes(arguments.context, arguments.variates, &options)?;
+    let Some(paths) = forecaster.path_bytes(arguments.variates, &options) else {
+        return Err(Error::Setting("the sample paths need more than the address space: choose fewer".into()));
+    };
     let weights = forecaster.model().weight_bytes();
+    let total = weights.saturating_add(plan).saturating_add(paths);
     let config = forecaster.model().config();
     let time = config.layers.iter().filter(|kind| **kind == LayerKind::Time).count();
     let space = config.layers.len() - time;
@@ -50,7 +54,8 @@ pub(crate) fn run(arguments: &InspectArguments) -> Result<()> {
             "variates": arguments.variates,
             "weight_bytes": weights,
             "planned_bytes": plan,
-            "total_bytes": weights + plan,
+            "path_bytes": paths,
+            "total_bytes": total,
         }));
     }
     let mut text = String::new();
@@ -65,6 +70,7 @@ pub(crate) fn run(arguments: &InspectArguments) -> Result<()> {
     line("head", head);
     line("weights", format!("{weights} bytes ({})", in_words(weights)));
     line("plan", format!("{plan} bytes ({})", in_words(plan)));
-    line("total", format!("{} bytes ({})", weights + plan, in_words(weights + plan)));
+    line("paths", format!("{paths} bytes ({})", in_words(paths)));
+    line("total", format!("{total} bytes ({})", in_words(total)));
     print(text.as_bytes())
 }

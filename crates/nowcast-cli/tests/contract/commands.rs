@@ -15,7 +15,8 @@ fn inspect_tells_the_memory_before_the_run() {
     assert_eq!((answer["parameters"].as_u64(), answer["patch_size"].as_u64()), (Some(154_900), Some(16)));
     assert_eq!((answer["time_layers"].as_u64(), answer["space_layers"].as_u64()), (Some(3), Some(1)));
     let bytes = |key: &str| answer[key].as_u64().unwrap();
-    assert_eq!(bytes("total_bytes"), bytes("weight_bytes") + bytes("planned_bytes"));
+    assert_eq!(bytes("total_bytes"), bytes("weight_bytes") + bytes("planned_bytes") + bytes("path_bytes"));
+    assert_eq!(bytes("path_bytes"), 64 * 40 * 4, "f32");
     // One series with this context and these samples takes the plan that was announced.
     let ran = json(&vix(), &["--horizon", "40", "--samples", "64", "--columns", "close"]);
     assert_eq!(ran["stats"]["planned_bytes"], answer["planned_bytes"]);

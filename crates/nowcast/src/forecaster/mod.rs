@@ -131,7 +131,7 @@ impl Forecaster {
         options.check(self.patch_size())?;
         let patches = context.div_ceil(self.patch_size()).max(1);
         let group = Group { variates, exogenous: 0, known_future: false, patches };
-        let results = self.result_bytes(variates, options).unwrap_or(usize::MAX);
+        let results = self.path_bytes(variates, options).unwrap_or(usize::MAX);
         let shape = self.fitted_shape(group, 1, results, options)?;
         Ok(self.model.plan(shape)?.plan.bytes())
     }
@@ -157,7 +157,7 @@ impl Forecaster {
         options.check(self.patch_size())?;
         let context = options.context.unwrap_or(self.default_context);
         let variates: usize = series.iter().map(Series::variates).sum();
-        let results = memory::check_results(self.result_bytes(variates, options), options.memory_limit)?;
+        let results = memory::check_results(self.path_bytes(variates, options), options.memory_limit)?;
         let mut groups: BTreeMap<Group, Vec<(usize, Prepared)>> = BTreeMap::new();
         for (index, one) in series.iter().enumerate() {
             let prepared = prepare(one, context, self.patch_size())?;
@@ -198,7 +198,8 @@ impl Forecaster {
         if sampled { options.samples.unwrap_or(DEFAULT_SAMPLES) } else { 1 }
     }
 
-    fn result_bytes(&self, variates: usize, options: &ForecastOptions) -> Option<usize> {
+    /// Bytes of the answer's paths for this many variates; `None` where they overflow.
+    pub fn path_bytes(&self, variates: usize, options: &ForecastOptions) -> Option<usize> {
         let values = variates.checked_mul(self.samples(options))?.checked_mul(options.horizon)?;
         values.checked_mul(size_of::<f32>())
     }
