@@ -110,7 +110,8 @@ impl SampledQuantile<'_> {
 }
 
 pub(super) fn sampled(name: &str, standard_errors: impl Iterator<Item = f64>) -> Check {
-    let worst = standard_errors.fold(0.0, |worst: f64, error| if error.is_nan() || error > worst { error } else { worst });
+    let worst =
+        standard_errors.fold(0.0, |worst: f64, error| if error.is_nan() || error > worst { error } else { worst });
     Check::new(format!("{name} (standard errors)"), worst, None, MOST_STANDARD_ERRORS)
 }
 

@@ -242,8 +242,8 @@ impl Task<'_> {
         let first = self.columns.start.max(panel * width);
         let last = self.columns.end.min((panel + 1) * width);
         let results = &results[first - panel * width..last - panel * width];
-        // SAFETY: no other task has this row and panel.
         let column = first - self.columns.start;
+        // SAFETY: no other task has this row and panel.
         let output = unsafe { self.output.part(row * self.output_stride + column, last - first) };
         match self.addend {
             Addend::Nothing => output.copy_from_slice(results),
