@@ -24,6 +24,9 @@ pub(crate) fn run(arguments: &ForecastArguments) -> Result<()> {
     check_files(arguments)?;
     let tables = read(arguments)?;
     let series = series(arguments, &tables)?;
+    if chart.is_some() {
+        plot::check_panels(series.iter().map(Series::variates).sum())?;
+    }
     let started = Instant::now();
     let (mut forecaster, mode) = model::load(&arguments.model.model, &arguments.model.run)?;
     let loaded = started.elapsed();
@@ -154,8 +157,7 @@ fn gather(
     forecasts: Vec<Forecast>,
 ) -> Result<()> {
     let mut variates = series.iter().zip(forecasts).flat_map(|(series, forecast)| {
-        let variates: Vec<_> = forecast.variates().to_vec();
-        variates.into_iter().enumerate().map(move |(index, variate)| (series.values(index), variate))
+        forecast.into_variates().into_iter().enumerate().map(move |(index, variate)| (series.values(index), variate))
     });
     for table in tables {
         answer.notes.extend(table.notes.iter().map(|note| format!("{}: {note}", table.name)));

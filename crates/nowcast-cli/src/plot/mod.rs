@@ -65,6 +65,17 @@ impl ChartFormat {
     }
 }
 
+/// Whether a chart can show so many series.
+///
+/// # Errors
+/// No series, or more than 60.
+pub fn check_panels(count: usize) -> Result<()> {
+    if (1..=PANELS_AT_MOST).contains(&count) {
+        return Ok(());
+    }
+    Err(Error::Setting(format!("a chart shows 1 to {PANELS_AT_MOST} series, not {count}: choose some with --columns")))
+}
+
 /// Draws one panel per series.
 ///
 /// # Errors
@@ -91,11 +102,7 @@ fn arrangement(panels: usize) -> (usize, f64) {
 fn compose(answer: &Answer) -> Result<Scene> {
     let series = answer.series();
     let count = series.len();
-    if !(1..=PANELS_AT_MOST).contains(&count) {
-        return Err(Error::Setting(format!(
-            "a chart shows 1 to {PANELS_AT_MOST} series, not {count}: choose some with --columns"
-        )));
-    }
+    check_panels(count)?;
     let fans = series.iter().map(|series| Fan::new(series, answer.question().point)).collect::<Result<Vec<_>>>()?;
     let (columns, panel_height) = arrangement(count);
     let title_height = if count > 1 { PANEL_TITLE_HEIGHT } else { 0.0 };

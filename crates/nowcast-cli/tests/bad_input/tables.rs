@@ -6,13 +6,18 @@ use serde_json::Value;
 
 use crate::place::{Faults, GOOD, Place};
 
+/// What is wrong, the file, more arguments, and what the message must say.
+type Case<'a> = (&'a str, Vec<u8>, &'a [&'a str], &'a [&'a str]);
+
 #[test]
 fn tables() {
     let place = Place::new();
     fs::create_dir(place.path("folder")).unwrap();
     let mut binary = vec![0x89u8, b'A', 7, 0, 0, 1, 2, 255];
     binary.extend((0..4000u32).map(|value| (value.wrapping_mul(2_654_435_761) >> 24) as u8));
-    let cases: Vec<(&str, Vec<u8>, &[&str], &[&str])> = vec![
+    let names = (0..1000).map(|column| format!("c{column}")).collect::<Vec<_>>().join(",");
+    let wide = format!("{names}\n{}\n", vec!["1"; 1000].join(","));
+    let cases: Vec<Case<'_>> = vec![
         ("empty file", b"".to_vec(), &[], &["empty", "give a table"]),
         ("blank lines", b"\n\n\n".to_vec(), &[], &["empty"]),
         ("header only", b"date,close\n".to_vec(), &[], &["no rows", "one row per time step"]),
@@ -47,6 +52,11 @@ fn tables() {
         ("stacked series", b"d,id,y\n2024-01-01,A,1\n2024-01-01,B,2\n".to_vec(), &["--time", "d"], &["stacked"]),
         ("Parquet cut short", b"PAR1".to_vec(), &[], &["arquet"]),
         ("Parquet of junk", [b"PAR1".as_slice(), &[7; 300], b"PAR1"].concat(), &[], &["arquet"]),
+        ("unknown among many columns", wide.into(), &["--columns", "d"], &["no column \"d\"", "and 980 more"]),
+        ("very long cell", format!("a\n1\n{}\n", "z".repeat(100_000)).into(), &[], &["row 3", "not a number"]),
+        ("very long name", format!("{}\nx\ny\n", "n".repeat(100_000)).into(), &[], &["no column holds numbers"]),
+        ("JSON", b"{\"a\": [1, 2]}".to_vec(), &[], &[]),
+        ("web page", b"<html>\n<body>not here</body>\n</html>\n".to_vec(), &[], &[]),
         ("too many columns", vec!["x"; 10_001].join(",").into_bytes(), &[], &["10001 columns"]),
     ];
     let mut faults = Faults::default();

@@ -22,7 +22,9 @@ fn a_memory_limit_cuts_the_work_and_not_the_digits() {
     let shape = ["--context", "256", "--horizon", "40", "--samples", "512"];
     let plan = parse(&run(&[&["inspect", &model(), "--json"], &shape[..]].concat()));
     let bytes = |key: &str| plan[key].as_u64().unwrap();
-    let limit = (bytes("weight_bytes") + bytes("planned_bytes") / 3).to_string();
+    // Four columns of paths in f32.
+    let paths = 4 * 512 * 40 * 4;
+    let limit = (bytes("weight_bytes") + paths + bytes("planned_bytes") / 3).to_string();
     let arguments = ["--horizon", "40", "--samples", "512", "--output", "json"];
     let free = json(&vix(), &arguments[..4]);
     let limited = json(&vix(), &[&arguments[..4], &["--memory-limit", &limit]].concat());

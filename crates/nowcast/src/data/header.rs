@@ -6,6 +6,7 @@ use super::cell::{self, Cell, Decimal};
 use super::clock_text;
 use super::notes::Notes;
 use super::raw::Source;
+use super::stamp_column::shown;
 use super::stamp_text;
 use crate::{Result, data::MAX_COLUMNS};
 
@@ -190,7 +191,7 @@ pub(super) fn distinct(names: Vec<String>, notes: &mut Notes) -> Vec<String> {
 /// Some names, quoted, for a message; not more than fit a line.
 pub(super) fn listed<S: AsRef<str>>(names: &[S]) -> String {
     const MOST: usize = 20;
-    let mut text = names.iter().take(MOST).map(|name| format!("{:?}", name.as_ref())).collect::<Vec<_>>().join(", ");
+    let mut text = names.iter().take(MOST).map(|name| shown(name.as_ref())).collect::<Vec<_>>().join(", ");
     if names.len() > MOST {
         text += &format!(" and {} more", names.len() - MOST);
     }

@@ -36,7 +36,7 @@ impl Source {
 
     /// Something is wrong with one cell.
     pub(super) fn cell_error(&self, line: u64, column: &str, problem: impl std::fmt::Display) -> Error {
-        Error::Data(format!("{}: row {line}, column {column:?}: {problem}", self.0))
+        Error::Data(format!("{}: row {line}, column {}: {problem}", self.0, shown(column)))
     }
 
     /// Refuses more than any forecast could use, before memory runs out.

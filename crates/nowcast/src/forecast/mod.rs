@@ -46,6 +46,11 @@ impl Forecast {
         &self.variates
     }
 
+    /// The forecasts of the variates, for keeping.
+    pub fn into_variates(self) -> Vec<VariateForecast> {
+        self.variates
+    }
+
     /// The forecast of the first variate of this name.
     pub fn variate(&self, name: &str) -> Option<&VariateForecast> {
         self.variates.iter().find(|variate| variate.name() == name)

@@ -26,7 +26,7 @@ pub(super) fn fit(mut shape: Shape, limit: Option<usize>, bytes: impl Fn(Shape) 
             shape.capacity.batch = batch.div_ceil(2);
         } else {
             return Err(Error::Memory(format!(
-                "one series with one sample needs {} beside the weights where {} are left: raise the memory limit or shorten context and horizon",
+                "one series with one sample needs {} beside weights and paths where {} are left: raise the memory limit or shorten context and horizon",
                 in_words(needed),
                 in_words(budget)
             )));
@@ -41,11 +41,23 @@ pub(super) fn available() -> Option<usize> {
     line.split_whitespace().nth(1)?.parse::<usize>().ok()?.checked_mul(1024)
 }
 
-/// Refuses results that the machine or the limit cannot hold.
-pub(super) fn check_results(bytes: Option<usize>, limit: Option<usize>) -> Result<()> {
+/// Refuses a plan that the machine cannot hold, before the system ends the process for it.
+pub(super) fn check_plan(bytes: usize) -> Result<()> {
+    match available() {
+        Some(most) if bytes > most => Err(Error::Memory(format!(
+            "the plan needs {} where {} can be had: shorten context and horizon, or choose fewer columns",
+            in_words(bytes),
+            in_words(most)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses results that the machine or the limit cannot hold; how many bytes they take.
+pub(super) fn check_results(bytes: Option<usize>, limit: Option<usize>) -> Result<usize> {
     let most = limit.or_else(available).unwrap_or(usize::MAX);
     match bytes {
-        Some(bytes) if bytes <= most => Ok(()),
+        Some(bytes) if bytes <= most => Ok(bytes),
         _ => Err(Error::Memory(format!(
             "the sample paths alone need {} where {} can be had: ask for fewer samples, steps or series at once",
             bytes.map_or_else(|| "more than the address space".into(), in_words),
@@ -103,6 +115,12 @@ mod tests {
     fn what_cannot_fit_is_one_clear_error() {
         let error = fit(shape(4, 16), Some(100), bytes).unwrap_err().to_string();
         assert!(error.contains("1001 bytes") && error.contains("100 bytes") && !error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn plans_beyond_the_machine_are_refused() {
+        assert!(check_plan(1).is_ok());
+        assert!(available().is_none() || check_plan(usize::MAX).is_err());
     }
 
     #[test]

@@ -131,7 +131,8 @@ impl Forecaster {
         options.check(self.patch_size())?;
         let patches = context.div_ceil(self.patch_size()).max(1);
         let group = Group { variates, exogenous: 0, known_future: false, patches };
-        let shape = self.fitted_shape(group, 1, options)?;
+        let results = self.result_bytes(variates, options).unwrap_or(usize::MAX);
+        let shape = self.fitted_shape(group, 1, results, options)?;
         Ok(self.model.plan(shape)?.plan.bytes())
     }
 
@@ -156,7 +157,7 @@ impl Forecaster {
         options.check(self.patch_size())?;
         let context = options.context.unwrap_or(self.default_context);
         let variates: usize = series.iter().map(Series::variates).sum();
-        memory::check_results(self.result_bytes(variates, options), options.memory_limit)?;
+        let results = memory::check_results(self.result_bytes(variates, options), options.memory_limit)?;
         let mut groups: BTreeMap<Group, Vec<(usize, Prepared)>> = BTreeMap::new();
         for (index, one) in series.iter().enumerate() {
             let prepared = prepare(one, context, self.patch_size())?;
@@ -166,9 +167,9 @@ impl Forecaster {
         let (mut done, total) = (0, series.len() * samples);
         let mut forecasts: Vec<Option<Forecast>> = series.iter().map(|_| None).collect();
         for (group, members) in groups {
-            let shape = self.fitted_shape(group, members.len(), options)?;
+            let shape = self.fitted_shape(group, members.len(), results, options)?;
             for batch in members.chunks(shape.capacity.batch) {
-                let limit = self.plan_limit(options)?;
+                let limit = self.plan_limit(results, options)?;
                 let ready = self.plans.get(&self.model, shape, limit, &mut self.counters)?;
                 let chunks = samples.div_ceil(shape.capacity.samples) as u64;
                 let run = Run { series, batch, options, shape, samples };
@@ -202,24 +203,24 @@ impl Forecaster {
         values.checked_mul(size_of::<f32>())
     }
 
-    /// What a plan may take of the caller's limit.
-    fn plan_limit(&self, options: &ForecastOptions) -> Result<Option<usize>> {
+    /// What a plan may take of the caller's limit, beside the weights and `results` bytes of paths.
+    fn plan_limit(&self, results: usize, options: &ForecastOptions) -> Result<Option<usize>> {
         let weights = self.model.weight_bytes();
-        options
-            .memory_limit
-            .map(|limit| {
-                limit.checked_sub(weights).ok_or_else(|| {
-                    Error::Memory(format!(
-                        "the weights alone take {}, above the memory limit of {}",
-                        memory::in_words(weights),
-                        memory::in_words(limit)
-                    ))
-                })
+        let rest = |limit: usize| {
+            let taken = weights.saturating_add(results);
+            limit.checked_sub(taken).ok_or_else(|| {
+                let (what, bytes, cure) = match limit < weights {
+                    true => ("the weights alone", weights, "raise it"),
+                    false => ("weights and sample paths", taken, "raise it or ask for fewer samples, steps or series"),
+                };
+                let (bytes, limit) = (memory::in_words(bytes), memory::in_words(limit));
+                Error::Memory(format!("{what} take {bytes}, above the memory limit of {limit}: {cure}"))
             })
-            .transpose()
+        };
+        options.memory_limit.map(rest).transpose()
     }
 
-    fn fitted_shape(&self, group: Group, batch: usize, options: &ForecastOptions) -> Result<Shape> {
+    fn fitted_shape(&self, group: Group, batch: usize, results: usize, options: &ForecastOptions) -> Result<Shape> {
         let decode = match options.decode {
             Decode::Mean => forward::Decode::Mean,
             Decode::Sample if options.is_exact(self.patch_size()) => forward::Decode::Exact,
@@ -235,7 +236,7 @@ impl Forecaster {
             uncached_xpos: options.xpos == Xpos::Uncached,
             observe: false,
         };
-        memory::fit(shape, self.plan_limit(options)?, |shape| Ok(self.model.plan(shape)?.plan.bytes()))
+        memory::fit(shape, self.plan_limit(results, options)?, |shape| Ok(self.model.plan(shape)?.plan.bytes()))
     }
 }
 
@@ -289,7 +290,7 @@ impl Run<'_> {
             Output::Paths(tensor) => {
                 let horizon = self.options.horizon;
                 let rows = self.batch.len() * self.shape.variates;
-                let mut paths = vec![0.0; rows * self.samples * horizon];
+                let mut paths = vec![vec![0.0; self.samples * horizon]; rows];
                 let mut chunk = vec![0.0; rows * self.shape.capacity.samples * horizon];
                 for first in (0..self.samples).step_by(self.shape.capacity.samples) {
                     let live_samples = self.shape.capacity.samples.min(self.samples - first);
@@ -299,8 +300,8 @@ impl Run<'_> {
                     let chunk = &mut chunk[..rows * live_samples * horizon];
                     ready.executable.read(tensor, chunk);
                     for (row, part) in chunk.chunks(live_samples * horizon).enumerate() {
-                        let start = (row * self.samples + first) * horizon;
-                        paths[start..start + part.len()]
+                        let start = first * horizon;
+                        paths[row][start..start + part.len()]
                             .iter_mut()
                             .zip(part)
                             .for_each(|(path, &value)| *path = value as f32);
@@ -308,7 +309,7 @@ impl Run<'_> {
                     progress(self.batch.len() * live_samples);
                 }
                 self.assemble(|row, _| {
-                    let values = paths[row * self.samples * horizon..(row + 1) * self.samples * horizon].to_vec();
+                    let values = std::mem::take(&mut paths[row]);
                     Ok(match self.options.decode {
                         Decode::Mean => Distribution::Mean(values),
                         Decode::Sample => Distribution::Paths { samples: self.samples, values },
@@ -381,7 +382,7 @@ impl Run<'_> {
     }
 
     /// Forecasts from one distribution for each row; exogenous variates with a known future answer with it.
-    fn assemble(&self, distribution: impl Fn(usize, &str) -> Result<Distribution>) -> Result<Vec<Forecast>> {
+    fn assemble(&self, mut distribution: impl FnMut(usize, &str) -> Result<Distribution>) -> Result<Vec<Forecast>> {
         let variates = self.shape.variates;
         let of_item = |(item, (index, _)): (usize, &(usize, Prepared))| {
             let series = &self.series[*index];

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nowcast_engine::device::Executable;
 
-use super::Counters;
+use super::{Counters, memory};
 use crate::toto::Toto;
 use crate::toto::forward::{Shape, TotoPlan};
 use crate::{Error, Result};
@@ -58,6 +58,7 @@ impl PlanCache {
             });
             let dropped = self.plans.len() - keep.count();
             self.plans.drain(..dropped);
+            memory::check_plan(needed)?;
             counters.plans_built += 1;
             counters.planned_bytes = counters.planned_bytes.max(needed);
             self.plans.push((shape, Ready::new(model, shape)?));

@@ -272,7 +272,7 @@ impl Case<'_> {
         };
         let mut ready = Ready::new(model, shape)?;
         let gather = |part: fn(&crate::forecaster::prepare::Prepared) -> &[f32]| -> Vec<f32> {
-            prepared.iter().flat_map(|one| part(one)).copied().collect()
+            prepared.iter().flat_map(part).copied().collect()
         };
         let executable = &mut ready.executable;
         executable.write(ready.tensors.values, &gather(|one| &one.values));

@@ -71,6 +71,7 @@ pub(crate) struct TotoPlan {
 
 /// What the host reads.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each plan")]
 pub(crate) enum Output {
     /// `[batch, variates, samples, horizon]`
     Paths(Tensor),
