@@ -1,6 +1,6 @@
 """Trains `nano` on synthetic series. Resumable: run the same command again after an interruption.
 
-The learning rate warms up, stays level, and falls to zero over the last part of the run (warm-up, stable, decay).
+The learning rate warms up, stays level, falls to zero, and makes a second, lower ramp.
 A moving average of the weights is what gets exported. Every worker is a process with one thread that draws batches
 of its own; the workers average their gradients in every step. Workers of one thread wait for each other once per
 step, threads of one process after every operation, which costs dearly where other programs want the same cores.
@@ -22,9 +22,14 @@ from model_files import new_model, save_checkpoint
 
 
 def learning_rate(step, arguments):
-    warm = min(1.0, (step + 1) / arguments.warm_up)
-    left = (arguments.steps - step) / max(1, arguments.steps - arguments.decay_from)
-    return arguments.learning_rate * warm * min(1.0, max(left, 0.0))
+    """Warm-up, level, linear decay to zero at `first_end`; then a second, lower ramp up and down until the end."""
+    if step < arguments.first_end:
+        warm = min(1.0, (step + 1) / arguments.warm_up)
+        left = (arguments.first_end - step) / (arguments.first_end - arguments.decay_from)
+        return arguments.learning_rate * warm * min(1.0, left)
+    warm = min(1.0, (step - arguments.first_end + 1) / arguments.warm_up)
+    left = (arguments.steps - step) / max(1, arguments.steps - arguments.first_end - arguments.warm_up)
+    return arguments.second_rate * warm * min(1.0, max(left, 0.0))
 
 
 def losses(model, values, observed, robust_width):
@@ -161,10 +166,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--work", required=True, help="folder for the resume state, the log and the exported checkpoint")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=9000)
+    parser.add_argument("--steps", type=int, default=12500)
+    parser.add_argument("--first-end", type=int, default=9000, help="step at which the first decay has reached zero")
     parser.add_argument("--decay-from", type=int, default=5250, help="step at which the learning rate starts to fall")
     parser.add_argument("--warm-up", type=int, default=500)
     parser.add_argument("--learning-rate", type=float, default=2e-3)
+    parser.add_argument("--second-rate", type=float, default=7e-4, help="peak of the second ramp")
     parser.add_argument("--weight-decay", type=float, default=0.02)
     parser.add_argument("--clip", type=float, default=1.0, help="largest norm of the gradient")
     parser.add_argument("--loose-clip", type=float, default=5.0, help="the same from step --loosen-from on")

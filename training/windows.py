@@ -46,6 +46,7 @@ def real_tasks(folder):
         ("btc Close", "btc_usd_daily.csv", ["Close"], "Date"),
         ("aapl Adj. Close", "aapl_daily.csv", ["Adj. Close"], "Date"),
         ("aapl Close", "aapl_daily.csv", ["Close"], "Date"),
+        ("kline close", "kline_5min.csv", ["close"], "timestamps"),
     ]
     for name, file, columns, time_column in sources:
         values = read_columns(os.path.join(folder, file), columns, time_column)

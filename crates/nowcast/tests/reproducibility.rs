@@ -16,7 +16,8 @@ fn forecaster(threads: usize) -> Forecaster {
 }
 
 fn walk(name: &str, length: usize) -> Series {
-    let mut state = length as u64;
+    // Names of one letter: another letter, another walk.
+    let mut state = length as u64 + u64::from(name.as_bytes()[0]);
     let mut level = 50.0;
     let values = (0..length).map(|step| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
