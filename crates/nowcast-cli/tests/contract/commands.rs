@@ -92,6 +92,7 @@ fn verify_passes_the_goldens_and_fails_a_tampered_one() {
         report["cases"][0]["checks"].as_array().unwrap().iter().filter(|check| check["pass"] == false).collect();
     assert_eq!(failed.len(), 1);
     assert_eq!(failed[0]["tensor"], "mean_kv");
+    assert!(failed[0]["error"].as_f64() > failed[0]["limit"].as_f64(), "{:?}", failed[0]);
 }
 
 #[test]
