@@ -3,6 +3,24 @@
 use std::fs;
 
 use crate::place::{Faults, Place};
+#[cfg(target_os = "linux")]
+use crate::program::model;
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_standard_output_that_is_full() {
+    let place = Place::new();
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_nowcast"))
+        .args(["forecast", "good.csv", "--horizon", "4", "--model", &model()])
+        .current_dir(place.path("."))
+        .stdout(full)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.ends_with("error: standard output: the disk is full: make room or choose another\n"), "{said}");
+}
 
 #[test]
 fn outputs_that_cannot_be_written() {

@@ -7,7 +7,7 @@ use nowcast::data::{ReadOptions, Table};
 use nowcast::{Decode, ForecastOptions, Forecaster};
 use serde_json::Value;
 
-use crate::answer::{PATCH, example, forecast, from_library, json, keys, names, numbers, parse, succeed, vix};
+use crate::answer::{PATCH, example, forecast, from_library, json, keys, numbers, parse, succeed, vix};
 use crate::program::{Call, model};
 
 #[test]
@@ -183,5 +183,5 @@ fn nano_needs_no_files() {
     let answer = parse(&succeed(Call::new(&arguments).within(folder.path()).input(format!("wave\n{text}"))));
     assert_eq!(answer["model"], "nano");
     assert_eq!(numbers(&answer["series"][0]["point"]).len(), 8);
-    assert!(names(folder.path()).is_empty());
+    assert!(crate::answer::names(folder.path()).is_empty());
 }
