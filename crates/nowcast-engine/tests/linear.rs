@@ -77,15 +77,27 @@ impl Case {
         input
     }
 
+    /// From one row of output and addend to the next; a row of no columns still has a place.
+    fn stride(&self) -> usize {
+        (self.columns.len() + self.padding).max(1)
+    }
+
+    /// One row for each row of the output: the same value for the same column, whatever the range of columns.
     fn addend(&self) -> Vec<f32> {
-        noise(4, self.rows * (self.columns.len() + self.padding))
+        let all = noise(4, self.rows * self.outputs);
+        let mut rows = Vec::new();
+        for row in all.chunks(self.outputs) {
+            rows.extend_from_slice(&row[self.columns.clone()]);
+            rows.resize(rows.len() + self.stride() - self.columns.len(), f32::NAN);
+        }
+        rows
     }
 
     /// Applies the layer, checks that nothing but the result was written, and returns it as `[rows, columns]`.
     fn apply(&self, linear: &PackedLinear, set: InstructionSet, pool: &ThreadPool) -> Vec<f32> {
         const SENTINEL: f32 = 12_345.678;
         let width = self.columns.len();
-        let stride = width + self.padding;
+        let stride = self.stride();
         let (input, addend) = (self.input(), self.addend());
         let mut output = vec![SENTINEL; self.rows * stride];
         for (output, addend) in output.chunks_mut(stride).zip(addend.chunks(stride)) {
@@ -156,8 +168,7 @@ impl Case {
                     }
                 };
                 if self.addend != Kind::Nothing {
-                    let stride = self.columns.len() + self.padding;
-                    value += f64::from(addend[row * stride + column - self.columns.start]);
+                    value += f64::from(addend[row * self.stride() + column - self.columns.start]);
                     error += ROUNDING * value.abs();
                 }
                 results.push((value, error * 1.01));
