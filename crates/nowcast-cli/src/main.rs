@@ -2,6 +2,7 @@
 
 mod arguments;
 mod commands;
+mod heap;
 mod message;
 mod model;
 mod progress;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 const BAD_INPUT: u8 = 2;
 
 fn main() -> ExitCode {
+    heap::give_back_large_buffers();
     let arguments = match arguments::Program::read(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => return usage::answer(&error),
