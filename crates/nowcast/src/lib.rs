@@ -1,5 +1,22 @@
 //! Forecasts from time-series foundation models: fast, exact and without PyTorch.
 //!
+//! ```
+//! use nowcast::{ForecastOptions, Forecaster, Series};
+//!
+//! # fn main() -> nowcast::Result<()> {
+//! # let closes = (0..300).map(|day| 100.0 + (day as f32 / 7.0).sin()).collect();
+//! let mut forecaster = Forecaster::load("nano")?;
+//! let series = Series::new("close", closes)?;
+//! let forecasts = forecaster.forecast(&[series], &ForecastOptions::new(8))?;
+//! let close = &forecasts[0].variates()[0];
+//! println!("median {:?}", close.median());
+//! println!("90% below {:?}", close.quantile(0.9)?);
+//! println!("trimmed {:?}", close.point(&"trimmed_mean_0.1".parse()?)?);
+//! # assert!(close.quantile(0.9)?.iter().zip(close.median()).all(|(high, median)| *high > median));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Data walks one way: file -> [`data`] -> [`Series`] -> [`Forecaster`] -> [`Forecast`].
 //!
 //! | room | what it owns |

@@ -2,22 +2,29 @@
 
 use std::marker::PhantomData;
 
-/// A `&mut [f32]` cut up at run time; who writes where is for the tasks to keep apart.
-#[derive(Clone, Copy)]
-pub(crate) struct Disjoint<'a> {
-    start: *mut f32,
+/// A `&mut [T]` cut up at run time; who writes where is for the tasks to keep apart.
+pub(crate) struct Disjoint<'a, T = f32> {
+    start: *mut T,
     len: usize,
-    slice: PhantomData<&'a mut [f32]>,
+    slice: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: it stands for an exclusive borrow of `f32`s, whose parts may be sent; `part` asks that they do not overlap.
-unsafe impl Send for Disjoint<'_> {}
-// SAFETY: as above.
-unsafe impl Sync for Disjoint<'_> {}
+impl<T> Clone for Disjoint<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
 
-impl<'a> Disjoint<'a> {
+impl<T> Copy for Disjoint<'_, T> {}
+
+// SAFETY: it stands for an exclusive borrow of a slice, whose parts may be sent; `part` asks that they do not overlap.
+unsafe impl<T: Send> Send for Disjoint<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Disjoint<'_, T> {}
+
+impl<'a, T> Disjoint<'a, T> {
     /// Takes over the slice.
-    pub(crate) fn new(slice: &'a mut [f32]) -> Self {
+    pub(crate) fn new(slice: &'a mut [T]) -> Self {
         Self { start: slice.as_mut_ptr(), len: slice.len(), slice: PhantomData }
     }
 
@@ -29,7 +36,7 @@ impl<'a> Disjoint<'a> {
     /// # Safety
     /// No two parts that are alive at the same time may overlap.
     #[inline(always)]
-    pub(crate) unsafe fn part(self, start: usize, len: usize) -> &'a mut [f32] {
+    pub(crate) unsafe fn part(self, start: usize, len: usize) -> &'a mut [T] {
         assert!(start <= self.len && len <= self.len - start);
         // SAFETY: the part lies inside the slice, and the caller keeps parts from overlapping.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(start), len) }

@@ -57,20 +57,7 @@ pub struct Counters {
     pub planned_bytes: usize,
 }
 
-/// A model ready to forecast.
-///
-/// ```
-/// use nowcast::{ForecastOptions, Forecaster, Series};
-///
-/// # fn main() -> nowcast::Result<()> {
-/// let mut forecaster = Forecaster::load("nano")?;
-/// let closes = (0..300).map(|day| 100.0 + (day as f32 / 7.0).sin()).collect();
-/// let forecasts = forecaster.forecast(&[Series::new("close", closes)?], &ForecastOptions::new(8))?;
-/// let close = &forecasts[0].variates()[0];
-/// println!("median {:?}, 90% below {:?}", close.median(), close.quantile(0.9)?);
-/// # Ok(())
-/// # }
-/// ```
+/// A model ready to forecast; the [crate documentation](crate) shows one at work.
 pub struct Forecaster {
     model: Toto,
     plans: PlanCache,
