@@ -156,15 +156,27 @@ fn gather(
     series: &[Series],
     forecasts: Vec<Forecast>,
 ) -> Result<()> {
+    let context = answer.question().context;
     let mut variates = series.iter().zip(forecasts).flat_map(|(series, forecast)| {
         forecast.into_variates().into_iter().enumerate().map(move |(index, variate)| (series.values(index), variate))
     });
     for table in tables {
         answer.notes.extend(table.notes.iter().map(|note| format!("{}: {note}", table.name)));
-        for _ in &table.columns {
+        for column in &table.columns {
             let Some((values, variate)) = variates.next() else {
                 return Err(Error::Data(format!("{}: a column has no forecast", table.name)));
             };
+            let seen = &values[values.len().saturating_sub(context)..];
+            let missing = seen.iter().filter(|value| value.is_nan()).count();
+            if missing > 0 {
+                let note = format!(
+                    "{}: {missing} of the last {} values of {:?} are missing: masked",
+                    table.name,
+                    seen.len(),
+                    column.name
+                );
+                answer.notes.push(note);
+            }
             let past = plot::past_shown(arguments.horizon).min(values.len());
             let timeline = Timeline::of_table(table, past, arguments.horizon);
             answer.push(values[values.len() - past..].to_vec(), timeline, variate)?;

@@ -128,6 +128,7 @@ fn notes_and_counters_go_to_the_standard_error() {
     let answer = parse(&run);
     assert!(run.stderr.lines().all(|line| line.starts_with("note: descending: ")), "{}", run.stderr);
     assert!(run.stderr.contains("newest first") && run.stderr.contains("left out as text"), "{}", run.stderr);
+    assert!(run.stderr.contains("1 of the last 3 values of \"Close\" are missing"), "{}", run.stderr);
     assert_eq!(answer["notes"].as_array().unwrap().len(), run.stderr.lines().count());
     assert!(answer["stats"].get("forecast_ms").is_none(), "times differ from run to run");
     let run = forecast(file, &["--horizon", "2", "--output", "json", "--stats"]);
