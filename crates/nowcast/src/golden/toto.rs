@@ -334,10 +334,10 @@ impl Case<'_> {
         Ok(Some(against_double(&Stored { name: NAME, single: &single, double: &double }, &ours)))
     }
 
-    fn sampled_quantiles(&self, labels: bool) -> Result<Option<Check>> {
+    fn sampled_quantiles(&self, labels: bool) -> Result<Vec<Check>> {
         let (Some(levels), Some(quantiles)) = (self.optional("quantile_levels")?, self.optional("sample_quantiles")?)
         else {
-            return Ok(None);
+            return Ok(Vec::new());
         };
         let options = ForecastOptions { samples: Some(self.arguments.num_samples), paths: true, ..self.options() };
         let forecasts = Forecaster::new(self.load(labels)?).forecast(&self.series()?, &options)?;
@@ -365,7 +365,7 @@ impl Case<'_> {
                 }
             }
         }
-        Ok(Some(sampled("sample_quantiles", errors.into_iter())))
+        Ok(sampled("sample_quantiles", &errors).into())
     }
 }
 
