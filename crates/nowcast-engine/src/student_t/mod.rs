@@ -55,6 +55,35 @@ pub struct Mixture {
     mean: f64,
 }
 
+/// Parameters of one time step in the units of a head, one value for each component.
+#[derive(Debug, Clone, Copy)]
+pub struct HeadParameters<'a> {
+    /// Degrees of freedom, at least 2.
+    pub degrees_of_freedom: &'a [f64],
+    /// Locations.
+    pub locations: &'a [f64],
+    /// Scales, above 0.
+    pub scales: &'a [f64],
+    /// Logarithms of the weights up to a constant.
+    pub logits: &'a [f64],
+}
+
+impl HeadParameters<'_> {
+    /// The mixture of `affine_scale * x + affine_location`.
+    ///
+    /// # Errors
+    /// As [`Mixture::new`].
+    pub fn mixture(&self, affine_location: f64, affine_scale: f64) -> Result<Mixture, MixtureError> {
+        let largest = self.logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Mixture::new(
+            self.logits.iter().map(|logit| (logit - largest).exp()).collect(),
+            self.degrees_of_freedom.to_vec(),
+            self.locations.iter().map(|location| location * affine_scale + affine_location).collect(),
+            self.scales.iter().map(|scale| scale * affine_scale).collect(),
+        )
+    }
+}
+
 /// What root finding needs to know about one point of a mixture.
 #[derive(Debug, Clone, Copy, Default)]
 struct Evaluation {

@@ -18,7 +18,7 @@ use nowcast_engine::cpu::CpuDevice;
 use nowcast_engine::device::{Device, Launch};
 use nowcast_engine::extent::Live;
 use nowcast_engine::plan::Section;
-use nowcast_engine::student_t::Mixture;
+use nowcast_engine::student_t::HeadParameters;
 
 pub use options::{DEFAULT_SAMPLES, Decode, ForecastOptions, Xpos};
 
@@ -357,13 +357,15 @@ impl Run<'_> {
                 let at = (row * positions + position) * components..(row * positions + position + 1) * components;
                 let scale = affine_scales[row * patch + position];
                 let location = affine_locations[row * patch + position];
-                Mixture::new(
-                    softmax(&logits[at.clone()]),
-                    degrees[at.clone()].to_vec(),
-                    locations[at.clone()].iter().map(|value| value * scale + location).collect(),
-                    scales[at].iter().map(|value| value * scale).collect(),
-                )
-                .map_err(|error| Error::Data(format!("the forecast of {name:?} is not finite: {error}")))
+                let parameters = HeadParameters {
+                    degrees_of_freedom: &degrees[at.clone()],
+                    locations: &locations[at.clone()],
+                    scales: &scales[at.clone()],
+                    logits: &logits[at],
+                };
+                parameters
+                    .mixture(location, scale)
+                    .map_err(|error| Error::Data(format!("the forecast of {name:?} is not finite: {error}")))
             });
             Ok(Distribution::Mixture(steps.collect::<Result<_>>()?))
         })
@@ -395,11 +397,6 @@ impl Run<'_> {
 
 fn run(ready: &mut Ready, section: Section, launch: &Launch) -> Result<()> {
     ready.executable.run(section, launch).map_err(|error| Error::Memory(error.to_string()))
-}
-
-fn softmax(logits: &[f64]) -> Vec<f64> {
-    let greatest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    logits.iter().map(|logit| (logit - greatest).exp()).collect()
 }
 
 #[cfg(test)]

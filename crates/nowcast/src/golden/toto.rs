@@ -7,7 +7,7 @@ use nowcast_engine::cpu::CpuDevice;
 use nowcast_engine::device::Launch;
 use nowcast_engine::extent::Live;
 use nowcast_engine::plan::Section;
-use nowcast_engine::student_t::Mixture;
+use nowcast_engine::student_t::{HeadParameters, Mixture};
 use serde::Deserialize;
 
 use super::Check;
@@ -385,14 +385,13 @@ fn flatten(forecasts: &[Forecast], values: impl Fn(&crate::forecast::VariateFore
 fn mixture(outputs: &Outputs, components: usize, index: usize) -> Result<Mixture> {
     let (location, scale) = (outputs["affine_loc"][index], outputs["affine_scale"][index]);
     let part = |name: &str| &outputs[name][index * components..(index + 1) * components];
-    let greatest = part("mix_logits").iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    Mixture::new(
-        part("mix_logits").iter().map(|logit| (logit - greatest).exp()).collect(),
-        part("mix_df").to_vec(),
-        part("mix_loc").iter().map(|value| value * scale + location).collect(),
-        part("mix_scale").iter().map(|value| value * scale).collect(),
-    )
-    .map_err(|error| Error::Data(error.to_string()))
+    let parameters = HeadParameters {
+        degrees_of_freedom: part("mix_df"),
+        locations: part("mix_loc"),
+        scales: part("mix_scale"),
+        logits: part("mix_logits"),
+    };
+    parameters.mixture(location, scale).map_err(|error| Error::Data(error.to_string()))
 }
 
 fn mixture_mean(outputs: &Outputs, components: usize) -> Vec<f64> {

@@ -6,7 +6,7 @@ use crate::cpu::math;
 use crate::cpu::vector::Vector;
 use crate::elementary::{exp, ln};
 use crate::head::Head;
-use crate::student_t::{Mixture, MixtureError};
+use crate::student_t::{HeadParameters, Mixture, MixtureError};
 
 /// Where the parameters of one row go, each `[positions, components]`, in the units of the head.
 #[derive(Debug)]
@@ -89,15 +89,14 @@ pub fn exact(input: &HeadOutput<'_>, row: usize, position: usize) -> Result<Mixt
     let target = &mut Activated { degrees_of_freedom, locations, scales, logits };
     InstructionSet::detected().dispatch(ActivateRow { head: input.head, raw, target });
     let (affine_location, affine_scale) = input.affine_at(row, position);
-    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let wide = |values: &[f32]| values.iter().map(|&value| f64::from(value)).collect::<Vec<f64>>();
-    let mixture = Mixture::new(
-        logits.iter().map(|&logit| (f64::from(logit) - f64::from(largest)).exp()).collect(),
-        wide(degrees_of_freedom),
-        locations.iter().map(|&location| f64::from(location) * affine_scale + affine_location).collect(),
-        scales.iter().map(|&scale| f64::from(scale) * affine_scale).collect(),
-    )?;
-    Ok(mixture)
+    let parameters = HeadParameters {
+        degrees_of_freedom: &wide(degrees_of_freedom),
+        locations: &wide(locations),
+        scales: &wide(scales),
+        logits: &wide(logits),
+    };
+    Ok(parameters.mixture(affine_location, affine_scale)?)
 }
 
 /// Why there is no exact distribution.
