@@ -14,7 +14,11 @@ const COMFORTABLE_PLAN: usize = 1 << 30;
 const EFFICIENT_ROWS: usize = 1024;
 
 /// The largest capacity within `budget` bytes. `bytes` tells what a plan of a shape takes.
-pub(super) fn fit(mut shape: Shape, limit: Option<usize>, bytes: impl Fn(Shape) -> Result<usize>) -> Result<Shape> {
+pub(super) fn fit(
+    mut shape: Shape,
+    limit: Option<usize>,
+    mut bytes: impl FnMut(Shape) -> Result<usize>,
+) -> Result<Shape> {
     let budget = limit.unwrap_or(COMFORTABLE_PLAN);
     loop {
         let needed = bytes(shape)?;

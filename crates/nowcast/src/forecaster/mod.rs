@@ -41,7 +41,7 @@ const NANO_CONTEXT: usize = 512;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Plans built because no kept one had the shape.
+    /// Plans written down, to run or to learn their size.
     pub plans_built: u64,
     /// Runs that found their plan ready.
     pub plans_reused: u64,
@@ -119,8 +119,8 @@ impl Forecaster {
         let patches = context.div_ceil(self.patch_size()).max(1);
         let group = Group { variates, exogenous: 0, known_future: false, patches };
         let results = self.path_bytes(variates, options).unwrap_or(usize::MAX);
-        let shape = self.fitted_shape(group, 1, results, options)?;
-        Ok(self.model.plan(shape)?.plan.bytes())
+        let bytes = |shape| Ok(self.model.plan(shape)?.plan.bytes());
+        bytes(memory::fit(self.shape(group, 1, options), self.plan_limit(results, options)?, bytes)?)
     }
 
     /// Forecasts every series on its own; each answer has the digits it would have alone.
@@ -154,9 +154,11 @@ impl Forecaster {
         let (mut done, total) = (0, series.len() * samples);
         let mut forecasts: Vec<Option<Forecast>> = series.iter().map(|_| None).collect();
         for (group, members) in groups {
-            let shape = self.fitted_shape(group, members.len(), results, options)?;
+            let limit = self.plan_limit(results, options)?;
+            let shape = self.shape(group, members.len(), options);
+            let bytes = |shape| self.plans.bytes(&self.model, shape, &mut self.counters);
+            let shape = memory::fit(shape, limit, bytes)?;
             for batch in members.chunks(shape.capacity.batch) {
-                let limit = self.plan_limit(results, options)?;
                 let ready = self.plans.get(&self.model, shape, limit, &mut self.counters)?;
                 let chunks = samples.div_ceil(shape.capacity.samples) as u64;
                 let run = Run { series, batch, options, shape, samples };
@@ -208,13 +210,14 @@ impl Forecaster {
         options.memory_limit.map(rest).transpose()
     }
 
-    fn fitted_shape(&self, group: Group, batch: usize, results: usize, options: &ForecastOptions) -> Result<Shape> {
+    /// The shape of a group as a whole, whether or not it fits.
+    fn shape(&self, group: Group, batch: usize, options: &ForecastOptions) -> Shape {
         let decode = match options.decode {
             Decode::Mean => forward::Decode::Mean,
             Decode::Sample if options.is_exact(self.patch_size()) => forward::Decode::Exact,
             Decode::Sample => forward::Decode::Sample,
         };
-        let shape = Shape {
+        Shape {
             capacity: Live { batch: bucket(batch), context: bucket(group.patches), samples: self.samples(options) },
             variates: group.variates,
             exogenous: group.exogenous,
@@ -223,8 +226,7 @@ impl Forecaster {
             decode,
             uncached_xpos: options.xpos == Xpos::Uncached,
             observe: false,
-        };
-        memory::fit(shape, self.plan_limit(results, options)?, |shape| Ok(self.model.plan(shape)?.plan.bytes()))
+        }
     }
 }
 

@@ -216,16 +216,21 @@ fn narrow_block<V: Vector>(task: &Task<'_>, rows: Range<usize>, panels: Range<us
 }
 
 impl Task<'_> {
-    /// As [`Task::write`], rounded once, after the addend.
+    /// The results of a panel that lie within the columns, and the first column they go to.
     #[inline(always)]
-    fn write_narrow(&self, row: usize, panel: usize, results: &[f64; PANEL]) {
+    fn wanted<'r, T>(&self, panel: usize, results: &'r [T; PANEL]) -> (&'r [T], usize) {
         let width = self.linear.layout().panel_outputs();
         let first = self.columns.start.max(panel * width);
         let last = self.columns.end.min((panel + 1) * width);
-        let results = &results[first - panel * width..last - panel * width];
-        let column = first - self.columns.start;
+        (&results[first - panel * width..last - panel * width], first - self.columns.start)
+    }
+
+    /// As [`Task::write`], rounded once, after the addend.
+    #[inline(always)]
+    fn write_narrow(&self, row: usize, panel: usize, results: &[f64; PANEL]) {
+        let (results, column) = self.wanted(panel, results);
         // SAFETY: no other task has this row and panel.
-        let output = unsafe { self.output.part(row * self.output_stride + column, last - first) };
+        let output = unsafe { self.output.part(row * self.output_stride + column, results.len()) };
         for (index, (output, &result)) in output.iter_mut().zip(results).enumerate() {
             *output = match self.addend {
                 Addend::Nothing => result as f32,
@@ -238,13 +243,9 @@ impl Task<'_> {
     /// Adds the addend to the results of one row and panel, and writes those within the columns.
     #[inline(always)]
     fn write(&self, row: usize, panel: usize, results: &[f32; PANEL]) {
-        let width = self.linear.layout().panel_outputs();
-        let first = self.columns.start.max(panel * width);
-        let last = self.columns.end.min((panel + 1) * width);
-        let results = &results[first - panel * width..last - panel * width];
-        let column = first - self.columns.start;
+        let (results, column) = self.wanted(panel, results);
         // SAFETY: no other task has this row and panel.
-        let output = unsafe { self.output.part(row * self.output_stride + column, last - first) };
+        let output = unsafe { self.output.part(row * self.output_stride + column, results.len()) };
         match self.addend {
             Addend::Nothing => output.copy_from_slice(results),
             Addend::Output => {
