@@ -51,6 +51,19 @@ impl Rows {
         Self { context: Some(extra), ..self }
     }
 
+    /// A number of context tokens with `more` after them (or a fixed number, and more).
+    ///
+    /// # Panics
+    /// If the rows are counted by item or sample: then there is no one place for more.
+    #[must_use]
+    pub const fn plus(self, more: usize) -> Self {
+        assert!(!self.batch && !self.samples, "more of what?");
+        match self.context {
+            Some(extra) => Self { context: Some(extra + more), ..self },
+            None => Self { fixed: self.fixed + more, ..self },
+        }
+    }
+
     /// How many rows are live.
     pub const fn count(self, live: Live) -> usize {
         let batch = if self.batch { live.batch } else { 1 };

@@ -19,6 +19,7 @@ use nowcast_engine::device::{Device, Launch};
 use nowcast_engine::extent::Live;
 use nowcast_engine::plan::Section;
 use nowcast_engine::student_t::HeadParameters;
+use nowcast_engine::token_sampling::TokenSampling;
 
 pub use options::{DEFAULT_SAMPLES, Decode, ForecastOptions, Xpos};
 
@@ -269,7 +270,8 @@ impl Run<'_> {
     fn forecast(&self, ready: &mut Ready, components: usize, progress: &mut dyn FnMut(usize)) -> Result<Vec<Forecast>> {
         self.write(ready);
         let live = Live { batch: self.batch.len(), context: self.batch[0].1.patches, samples: 1 };
-        let mut launch = Launch { live, seed: self.options.seed, first_sample: 0 };
+        let token_sampling = TokenSampling::default();
+        let mut launch = Launch { live, seed: self.options.seed, first_sample: 0, token_sampling };
         run(ready, Section::Prefill, &launch)?;
         match ready.tensors.output {
             Output::Mixture(tensors) => {
