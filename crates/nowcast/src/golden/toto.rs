@@ -15,7 +15,7 @@ use super::Check;
 use super::compare::{SampledQuantile, Stored, against_double, against_single, largest, mutual_bound, sampled};
 use crate::checkpoint::{Checkpoint, ModelSource};
 use crate::forecaster::plans::Ready;
-use crate::forecaster::prepare::prepare;
+use crate::forecaster::prepare_series::prepare;
 use crate::forecaster::{Decode, ForecastOptions, Forecaster, Xpos};
 use crate::series::Series;
 use crate::toto::config::TotoConfig;
