@@ -23,6 +23,7 @@
 //! |---|---|
 //! | [`data`] | tables as people have them: CSV, Parquet, dates, gaps |
 //! | [`series`] | what is forecast: one item, one or several variates |
+//! | [`candles`] | what Kronos forecasts: the bars of a market, and whether bars make sense |
 //! | [`forecaster`] | preparing, batching, planning, running |
 //! | [`forecast`] | the answer: quantiles, means, paths |
 //! | [`checkpoint`] | weights: the hub, safetensors, validation |
@@ -30,6 +31,7 @@
 //! | [`toto`] | Toto 1.0 |
 //! | [`golden`] | parity with the public references |
 
+pub mod candles;
 pub mod checkpoint;
 pub mod data;
 pub mod device;
@@ -42,6 +44,7 @@ pub mod series;
 pub mod toto;
 mod weights;
 
+pub use candles::{CandleColumns, Candles};
 pub use error::{Error, Result};
 pub use forecast::{Aggregation, Forecast};
 pub use forecaster::{
