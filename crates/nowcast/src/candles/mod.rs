@@ -135,7 +135,8 @@ impl Candles {
         let candles = Self::new(&table.name, found.columns, clocks(&times.stamps), clocks(&future))?;
         let mut notes = found.notes;
         notes.extend(candles.missing.notes());
-        notes.extend(Consistency::of_bars(candles.rows.iter().copied()).note());
+        let consistency = Consistency::of_bars(candles.rows.iter().copied());
+        notes.extend(consistency.summary().map(|found| format!("of the bars {found}")));
         Ok((candles, notes))
     }
 
