@@ -35,7 +35,8 @@ fn main() {
         let size = tokens * STRIDE;
         let mut output = vec![0.0; size];
         let mut scratch = vec![0.0; scratch_len(pool.threads(), tokens, HEAD_DIM)];
-        let prefix = Prefix { keys: &values[..size], values: &values[..size], capacity: tokens, live: tokens };
+        let prefix =
+            Prefix { keys: &values[..size], values: &values[..size], capacity: tokens, first: 0, live: tokens };
         let seconds = best(|| {
             let call = Prefill {
                 heads: HEADS,
@@ -57,14 +58,15 @@ fn main() {
         let size = samples * STRIDE;
         let mut output = vec![0.0; size];
         let mut scratch = vec![0.0; scratch_len(pool.threads(), live + steps, HEAD_DIM)];
-        let prefix = Prefix { keys: &values, values: &values, capacity: 64, live };
-        let suffix = Suffix { keys: &values, values: &values, capacity: 8, live: steps };
+        let prefix = Prefix { keys: &values, values: &values, capacity: 64, first: 0, live };
+        let suffix = Suffix { keys: &values, values: &values, capacity: 8, first: 0, seen: steps };
         let seconds = best(|| {
             let call = Decode {
                 heads: HEADS,
                 head_dim: HEAD_DIM,
                 series: 1,
                 samples,
+                tokens: 1,
                 query: &values,
                 query_stride: STRIDE,
                 prefix,

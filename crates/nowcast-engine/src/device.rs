@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::extent::Live;
 use crate::plan::{Plan, Section, Tensor};
+use crate::token_sampling::TokenSampling;
 use crate::weights::WeightList;
 
 /// A processor with memory: the CPU, or a GPU.
@@ -32,7 +33,7 @@ pub trait Resident: Send + Sync {
 }
 
 /// What varies from run to run without a new plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Launch {
     /// How much of the plan's capacity is live.
     pub live: Live,
@@ -40,6 +41,8 @@ pub struct Launch {
     pub seed: u64,
     /// Index of the first sample path of this run.
     pub first_sample: u32,
+    /// How tokens are drawn from logits.
+    pub token_sampling: TokenSampling,
 }
 
 /// A plan with its memory, ready to run any number of times.

@@ -39,6 +39,12 @@ impl Rows {
         Self { fixed: self.fixed * factor, ..self }
     }
 
+    /// Times the live items.
+    #[must_use]
+    pub const fn times_batch(self) -> Self {
+        Self { batch: true, ..self }
+    }
+
     /// Times the live samples.
     #[must_use]
     pub const fn times_samples(self) -> Self {
@@ -49,6 +55,19 @@ impl Rows {
     #[must_use]
     pub const fn times_context(self, extra: usize) -> Self {
         Self { context: Some(extra), ..self }
+    }
+
+    /// A number of context tokens with `more` after them (or a fixed number, and more).
+    ///
+    /// # Panics
+    /// If the rows are counted by item or sample: then there is no one place for more.
+    #[must_use]
+    pub const fn plus(self, more: usize) -> Self {
+        assert!(!self.batch && !self.samples, "more of what?");
+        match self.context {
+            Some(extra) => Self { context: Some(extra + more), ..self },
+            None => Self { fixed: self.fixed + more, ..self },
+        }
     }
 
     /// How many rows are live.

@@ -17,9 +17,9 @@ pub struct CacheShape {
     pub heads: usize,
     /// Components of one head.
     pub head_dim: usize,
-    /// Tokens prepended to the context.
-    pub extra: usize,
-    /// Decode steps that append to the cache.
+    /// Tokens of the context.
+    pub context: Rows,
+    /// Own tokens of a path that the cache has room for.
     pub steps: usize,
 }
 
@@ -39,14 +39,35 @@ pub struct LayerCache {
 impl LayerCache {
     /// Reserves the cache of one layer.
     pub fn new(plan: &mut PlanBuilder, shape: CacheShape) -> Self {
-        let capacity = plan.capacity().context + shape.extra;
+        // Too large a product becomes a tensor that no plan can hold.
+        let capacity = shape.context.checked_count(plan.capacity()).unwrap_or(usize::MAX);
         let row = shape.heads * shape.head_dim;
-        let context_keys = plan.tensor(shape.series, row * capacity);
-        let context_values = plan.tensor(shape.series, row * capacity);
+        let context = row.saturating_mul(capacity);
+        let context_keys = plan.tensor(shape.series, context);
+        let context_values = plan.tensor(shape.series, context);
         let suffix = (shape.steps > 0).then(|| {
             let paths = shape.series.times_samples();
-            (plan.tensor(paths, row * shape.steps), plan.tensor(paths, row * shape.steps))
+            let own = row.saturating_mul(shape.steps);
+            (plan.tensor(paths, own), plan.tensor(paths, own))
         });
         Self { shape, context_keys, context_values, suffix }
+    }
+
+    /// The same memory with another number of context tokens in it, at most as many as there is room for.
+    #[must_use]
+    pub fn with_context(self, context: Rows) -> Self {
+        Self { shape: CacheShape { context, ..self.shape }, ..self }
+    }
+
+    /// The same own tokens behind another context, which has memory of its own.
+    #[must_use]
+    pub fn beside(self, plan: &mut PlanBuilder, context: Rows) -> Self {
+        let other = Self::new(plan, CacheShape { context, steps: 0, ..self.shape });
+        Self { shape: CacheShape { context, ..self.shape }, suffix: self.suffix, ..other }
+    }
+
+    /// Tokens of context there is room for.
+    pub fn capacity(&self) -> usize {
+        self.context_keys.width / (self.shape.heads * self.shape.head_dim)
     }
 }

@@ -11,6 +11,7 @@
 //! | [`kv_cache`] | keys and values: context per series, suffix per path |
 //! | [`rotary`], [`scaler`] | position tables, running statistics |
 //! | [`random`], [`student_t`] | counter-based numbers, exact mixtures |
+//! | [`token_sampling`] | temperature, top-k and top-p |
 //! | [`cpu`] | the CPU device |
 
 pub mod cpu;
@@ -26,6 +27,7 @@ pub mod random;
 pub mod rotary;
 pub mod scaler;
 pub mod student_t;
+pub mod token_sampling;
 pub mod weights;
 
 pub use error::{Error, Result};

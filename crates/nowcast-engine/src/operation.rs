@@ -8,7 +8,7 @@ use crate::kv_cache::LayerCache;
 use crate::plan::Tensor;
 use crate::rotary::Rotary;
 use crate::scaler::Scaler;
-use crate::weights::{LinearId, VectorId};
+use crate::weights::{LinearId, TableId, VectorId};
 
 /// One operation of a plan.
 #[derive(Debug, Clone)]
@@ -35,12 +35,20 @@ pub enum Operation {
     AppendCache(AppendCache),
     /// Causal attention of the context over itself.
     AttendContext(AttendContext),
-    /// Attention of one new token per path over the shared context and its own past.
-    AttendStep(AttendStep),
+    /// Attention of each path's own tokens over the shared context and the path's own past.
+    AttendPaths(AttendPaths),
     /// Attention between variates of one group at the same time step.
     AttendGroup(AttendGroup),
     /// Keeps the last row of every series.
     LastRow(LastRow),
+    /// Gives every path a copy of its series' row.
+    RepeatRows(RepeatRows),
+    /// Sums rows of tables, chosen by integers.
+    Embed(Embed),
+    /// Turns signs into token ids.
+    QuantiseBits(QuantiseBits),
+    /// Appends one token drawn from filtered logits to every path.
+    SampleToken(SampleToken),
     /// Turns raw head outputs into mixture parameters.
     ActivateMixture(ActivateMixture),
     /// Appends the mixture mean to every path.
@@ -163,33 +171,16 @@ pub struct Add {
     pub output: Tensor,
 }
 
-/// Where the tokens of a pass stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Position {
-    /// Positions `0..tokens` of the context, `extra` of them prepended.
-    Context {
-        /// Prepended tokens.
-        extra: usize,
-    },
-    /// The one position `live context + extra + step`.
-    Step {
-        /// Prepended tokens.
-        extra: usize,
-        /// Decode step, counted from 0.
-        step: usize,
-    },
-}
-
 /// See [`Operation::RotaryTable`]. `table` is `[positions, 4 head_dim]`: cosine and sine for queries,
-/// cosine and sine for keys, the xPos factor multiplied in.
+/// cosine and sine for keys, the xPos factor multiplied in. Row `r` belongs to position `first + r`.
 #[derive(Debug, Clone)]
 pub struct RotaryTable {
     /// The embedding.
     pub rotary: Rotary,
-    /// Positions of this pass.
-    pub position: Position,
-    /// Whether the xPos anchor is that of the context whatever the position.
-    pub context_anchor: bool,
+    /// Position of the table's first row.
+    pub first: Rows,
+    /// Tokens up to the end of the pass that anchors xPos: the anchor is half of its largest position.
+    pub anchor_tokens: Rows,
     /// The table.
     pub table: Tensor,
 }
@@ -211,34 +202,53 @@ pub struct RotateQuery {
     pub tokens: Tokens,
 }
 
-/// Which tokens of the context a tensor's rows hold.
+/// Which tokens of a pass a tensor's rows hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tokens {
-    /// All of them, series after series.
+    /// All of them, series after series (or path after path).
     All,
     /// The last one of every series.
     Last,
-    /// One new token: every row has the same position.
-    Step,
+}
+
+/// Positions for keys on their way into the cache.
+#[derive(Debug, Clone, Copy)]
+pub struct Rotation {
+    /// The embedding.
+    pub rotary: Rotary,
+    /// Rows of [`RotaryTable`], one for each token of the pass.
+    pub table: Tensor,
+}
+
+/// Which part of a cache a pass writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CachePart {
+    /// The context, from its first token.
+    Context,
+    /// Each path's own tokens.
+    Suffix {
+        /// First token to write.
+        first: usize,
+        /// Tokens of each path.
+        tokens: usize,
+    },
 }
 
 /// See [`Operation::AppendCache`].
 #[derive(Debug, Clone)]
 pub struct AppendCache {
-    /// The embedding.
-    pub rotary: Rotary,
+    /// `None` leaves keys as they are.
+    pub rotation: Option<Rotation>,
     /// `[rows, width]`.
     pub input: Tensor,
     /// First column of the keys.
     pub key_column: usize,
     /// First column of the values.
     pub value_column: usize,
-    /// Rows of [`RotaryTable`].
-    pub table: Tensor,
-    /// Where to write.
+    /// The cache.
     pub cache: LayerCache,
-    /// The step to write, or `None` for the whole context.
-    pub step: Option<usize>,
+    /// Where to write.
+    pub part: CachePart,
 }
 
 /// See [`Operation::AttendContext`]. Queries are scaled already.
@@ -256,19 +266,24 @@ pub struct AttendContext {
     pub tokens: Tokens,
 }
 
-/// See [`Operation::AttendStep`]. Queries are scaled already.
+/// See [`Operation::AttendPaths`]. Queries are scaled already. A query sees the whole context of its series and the
+/// first tokens of its own path.
 #[derive(Debug, Clone)]
-pub struct AttendStep {
-    /// `[series, samples, width]`.
+pub struct AttendPaths {
+    /// `[series, samples, tokens, width]`.
     pub query: Tensor,
     /// First column of the queries.
     pub query_column: usize,
     /// Keys and values.
     pub cache: LayerCache,
-    /// `[series, samples, heads · head_dim]`.
+    /// `[series, samples, tokens, heads · head_dim]`.
     pub output: Tensor,
-    /// Steps `0..=step` of its own past are seen.
-    pub step: usize,
+    /// Queries of each path.
+    pub tokens: usize,
+    /// Own tokens that the first query of a path sees; each further query sees one more.
+    pub seen: usize,
+    /// Oldest tokens, context before own ones, that are no longer seen.
+    pub hidden: usize,
 }
 
 /// See [`Operation::AttendGroup`]. Queries are scaled already.
@@ -297,6 +312,78 @@ pub struct LastRow {
     pub output: Tensor,
     /// Number of series.
     pub series: Rows,
+}
+
+/// See [`Operation::RepeatRows`].
+#[derive(Debug, Clone)]
+pub struct RepeatRows {
+    /// `[series, width]`.
+    pub input: Tensor,
+    /// `[series, samples, width]`.
+    pub output: Tensor,
+}
+
+/// See [`Operation::Embed`]. Output row `(outer, token)` is the sum of one row of each table.
+#[derive(Debug, Clone)]
+pub struct Embed {
+    /// What is summed; terms may fill different columns.
+    pub terms: Vec<EmbedTerm>,
+    /// Tokens of each outer item (series or path).
+    pub tokens: Rows,
+    /// `[outer, tokens, width]`.
+    pub output: Tensor,
+}
+
+/// One table of an [`Embed`] and where its row numbers stand.
+///
+/// Output row `(outer, token)` takes row `index[group, first + token][column]` of the table, where `group` is the
+/// outer item or, where there are fewer groups, the one that shares it.
+#[derive(Debug, Clone)]
+pub struct EmbedTerm {
+    /// The rows to choose from.
+    pub table: TableId,
+    /// Row numbers, `[groups, length, columns]` in i32.
+    pub index: Tensor,
+    /// Number of groups.
+    pub groups: Rows,
+    /// First row of every group.
+    pub first: Rows,
+    /// Column of the row numbers.
+    pub column: usize,
+    /// First output column to fill.
+    pub output_column: usize,
+}
+
+/// See [`Operation::QuantiseBits`]. Bit `j` is `input[j] > 0`; the lowest bit comes first.
+#[derive(Debug, Clone)]
+pub struct QuantiseBits {
+    /// `[rows, bits]`.
+    pub input: Tensor,
+    /// Bits of the first token; the second takes the rest.
+    pub first_bits: usize,
+    /// `[rows, 2]` in i32.
+    pub output: Tensor,
+}
+
+/// See [`Operation::SampleToken`]; the rule is [`crate::device::Launch::token_sampling`].
+#[derive(Debug, Clone)]
+pub struct SampleToken {
+    /// One row per series or per path, `[rows, vocabulary]`.
+    pub logits: Tensor,
+    /// Filtered, unnormalised probabilities, as large as `logits`, in f64.
+    pub weights: Tensor,
+    /// Whether rows are per series, shared by its samples.
+    pub shared: bool,
+    /// Random stream of each series, `[series]` in i32.
+    pub streams: Tensor,
+    /// `[paths, width]` in i32.
+    pub tokens: Tensor,
+    /// Column to write.
+    pub column: usize,
+    /// Decode step, counted from 0; part of the random key.
+    pub step: usize,
+    /// Which of the tokens of a step; part of the random key.
+    pub position: usize,
 }
 
 /// See [`Operation::ActivateMixture`]. All outputs are `[rows, positions, components]`.
@@ -379,20 +466,27 @@ impl Operation {
             Self::RotaryTable(op) => all(&[op.table]),
             Self::RotateQuery(op) => all(&[op.tensor, op.table]),
             Self::AppendCache(op) => {
-                all(&[op.input, op.table]);
-                all(&if op.step.is_some() { suffix(&op.cache) } else { context(&op.cache) });
+                all(&[op.input, op.rotation.map_or(op.input, |rotation| rotation.table)]);
+                all(&if op.part == CachePart::Context { context(&op.cache) } else { suffix(&op.cache) });
             }
             Self::AttendContext(op) => {
                 all(&[op.query, op.output]);
                 all(&context(&op.cache));
             }
-            Self::AttendStep(op) => {
+            Self::AttendPaths(op) => {
                 all(&[op.query, op.output]);
                 all(&context(&op.cache));
                 all(&suffix(&op.cache));
             }
             Self::AttendGroup(op) => all(&[op.qkv, op.groups, op.output]),
             Self::LastRow(op) => all(&[op.input, op.output]),
+            Self::RepeatRows(op) => all(&[op.input, op.output]),
+            Self::Embed(op) => {
+                all(&[op.output]);
+                op.terms.iter().for_each(|term| all(&[term.index]));
+            }
+            Self::QuantiseBits(op) => all(&[op.input, op.output]),
+            Self::SampleToken(op) => all(&[op.logits, op.weights, op.streams, op.tokens]),
             Self::ActivateMixture(op) => {
                 all(&[op.parameters, op.degrees_of_freedom, op.location, op.scale, op.logits]);
             }

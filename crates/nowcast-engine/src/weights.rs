@@ -20,6 +20,14 @@ pub struct VectorId {
     pub length: usize,
 }
 
+/// A vector on the device that holds the rows of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableId {
+    pub(crate) vector: VectorId,
+    /// Values of one row.
+    pub width: usize,
+}
+
 /// What a product does with its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
@@ -80,5 +88,11 @@ impl<'a> WeightList<'a> {
         let id = VectorId { index: self.vectors.len(), length: values.len() };
         self.vectors.push(values);
         id
+    }
+
+    /// Adds a table whose rows are `width` values wide.
+    pub fn table(&mut self, width: usize, values: Vec<f32>) -> TableId {
+        assert!(width > 0 && values.len().is_multiple_of(width), "a table is made of whole rows");
+        TableId { vector: self.vector(values), width }
     }
 }

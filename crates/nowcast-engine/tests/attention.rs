@@ -106,7 +106,7 @@ impl PrefixMemory {
     }
 
     fn view(&self) -> Prefix<'_> {
-        Prefix { keys: &self.keys, values: &self.values, capacity: self.capacity, live: self.live }
+        Prefix { keys: &self.keys, values: &self.values, capacity: self.capacity, first: 0, live: self.live }
     }
 }
 
@@ -203,12 +203,15 @@ impl Case {
         }
     }
 
-    /// Query row numbers, and those of the suffixes, are `series * 1000 + sample`.
-    fn decode(&self, samples: usize, steps: usize, set: InstructionSet, pool: &ThreadPool) -> Vec<f32> {
+    /// Row numbers of the suffixes are `series * 1000 + sample`; those of queries add a million per token.
+    fn decode(&self, samples: usize, own: Own, set: InstructionSet, pool: &ThreadPool) -> Vec<f32> {
         let Self { heads, head_dim, capacity, live, .. } = *self;
         let rows: Vec<usize> =
             self.series.iter().flat_map(|series| (0..samples).map(move |sample| series * 1000 + sample)).collect();
-        let query = queries(&rows, heads, head_dim, self.stride());
+        let asking: Vec<usize> =
+            rows.iter().flat_map(|row| (0..own.tokens).map(move |t| row + t * 1_000_000)).collect();
+        let query = queries(&asking, heads, head_dim, self.stride());
+        let steps = own.seen + own.tokens - 1;
         let prefix = PrefixMemory::new(&self.series, heads, head_dim, capacity, live);
         let step_capacity = steps + self.padding;
         let size = rows.len() * heads * step_capacity * head_dim;
@@ -222,17 +225,25 @@ impl Case {
                 }
             }
         }
-        let mut output = vec![SENTINEL; rows.len() * self.stride()];
+        let mut output = vec![SENTINEL; asking.len() * self.stride()];
         let mut scratch = vec![f32::NAN; scratch_len(pool.threads(), live + steps, head_dim)];
+        let hidden = own.hidden.min(live);
         let call = Decode {
             heads,
             head_dim,
             series: self.series.len(),
             samples,
+            tokens: own.tokens,
             query: &query,
             query_stride: self.stride(),
-            prefix: prefix.view(),
-            suffix: Suffix { keys: &keys, values: &values, capacity: step_capacity, live: steps },
+            prefix: Prefix { first: hidden, live: live - hidden, ..prefix.view() },
+            suffix: Suffix {
+                keys: &keys,
+                values: &values,
+                capacity: step_capacity,
+                first: own.hidden - hidden,
+                seen: own.seen,
+            },
             output: &mut output,
             output_stride: self.stride(),
         };
@@ -240,28 +251,48 @@ impl Case {
         unpad(&output, self.width(), self.stride())
     }
 
-    fn check_decode(&self, samples: usize, steps: usize, pool: &ThreadPool) {
+    fn check_decode(&self, samples: usize, own: Own, pool: &ThreadPool) {
         let mut agreement = Agreement(None);
         for set in InstructionSet::supported() {
-            let result = self.decode(samples, steps, set, pool);
+            let result = self.decode(samples, own, set, pool);
             agreement.check(set, &result);
             let mut parts = result.chunks(self.head_dim);
             for series in &self.series {
-                for sample in 0..samples {
+                for (sample, token) in (0..samples).flat_map(|sample| (0..own.tokens).map(move |token| (sample, token)))
+                {
                     let row = series * 1000 + sample;
+                    let asking = row + token * 1_000_000;
                     for head in 0..self.heads {
-                        let query: Vec<f32> = (0..self.head_dim).map(|component| query(row, head, component)).collect();
-                        let mut keys = vectors(2, *series, head, self.live, self.head_dim);
-                        let mut values = vectors(3, *series, head, self.live, self.head_dim);
-                        keys.extend(vectors(4, row, head, steps, self.head_dim));
-                        values.extend(vectors(5, row, head, steps, self.head_dim));
-                        let what = format!("{} {self:?} sample {sample} head {head}", set.name());
-                        compare(parts.next().unwrap(), &twin(&query, &keys, &values), &what);
+                        let query: Vec<f32> =
+                            (0..self.head_dim).map(|component| query(asking, head, component)).collect();
+                        let seen = |shared: u64, private: u64| {
+                            let mut all = vectors(shared, *series, head, self.live, self.head_dim);
+                            all.extend(vectors(private, row, head, own.seen + token, self.head_dim));
+                            all.split_off(own.hidden)
+                        };
+                        let what = format!("{} {self:?} {own:?} sample {sample} head {head}", set.name());
+                        compare(parts.next().unwrap(), &twin(&query, &seen(2, 4), &seen(3, 5)), &what);
                     }
                 }
             }
         }
     }
+}
+
+/// What a path sees of its own tokens.
+#[derive(Debug, Clone, Copy)]
+struct Own {
+    /// Queries of a path.
+    tokens: usize,
+    /// Own tokens that the first of them sees.
+    seen: usize,
+    /// Oldest tokens out of sight.
+    hidden: usize,
+}
+
+/// One query that sees some own tokens.
+fn one(seen: usize) -> Own {
+    Own { tokens: 1, seen, hidden: 0 }
 }
 
 #[test]
@@ -277,15 +308,39 @@ fn prefill_matches_the_twin() {
 #[test]
 fn decode_matches_the_twin() {
     let pool = ThreadPool::new(2);
-    Case { heads: 3, head_dim: 64, series: vec![0, 1], capacity: 40, live: 37, padding: 3 }.check_decode(70, 2, &pool);
-    Case { heads: 2, head_dim: 20, series: vec![4], capacity: 8, live: 8, padding: 0 }.check_decode(9, 1, &pool);
+    Case { heads: 3, head_dim: 64, series: vec![0, 1], capacity: 40, live: 37, padding: 3 }.check_decode(
+        70,
+        one(2),
+        &pool,
+    );
+    Case { heads: 2, head_dim: 20, series: vec![4], capacity: 8, live: 8, padding: 0 }.check_decode(9, one(1), &pool);
 }
 
 #[test]
 fn decode_without_a_suffix_or_a_prefix_matches_the_twin() {
     let pool = ThreadPool::new(2);
-    Case { heads: 1, head_dim: 8, series: vec![4], capacity: 8, live: 3, padding: 0 }.check_decode(2, 0, &pool);
-    Case { heads: 1, head_dim: 8, series: vec![4], capacity: 8, live: 0, padding: 0 }.check_decode(2, 3, &pool);
+    Case { heads: 1, head_dim: 8, series: vec![4], capacity: 8, live: 3, padding: 0 }.check_decode(2, one(0), &pool);
+    Case { heads: 1, head_dim: 8, series: vec![4], capacity: 8, live: 0, padding: 0 }.check_decode(2, one(3), &pool);
+}
+
+#[test]
+fn several_queries_of_a_path_see_one_more_of_its_own_tokens_each() {
+    let pool = ThreadPool::new(2);
+    let case = Case { heads: 2, head_dim: 20, series: vec![0, 1], capacity: 19, live: 17, padding: 1 };
+    for (tokens, seen) in [(5, 1), (3, 4), (11, 1), (4, 0)] {
+        case.check_decode(7, Own { tokens, seen, hidden: 0 }, &pool);
+    }
+    Case { live: 0, ..case }.check_decode(7, Own { tokens: 5, seen: 1, hidden: 0 }, &pool);
+}
+
+#[test]
+fn hidden_tokens_have_no_influence() {
+    let pool = ThreadPool::new(2);
+    let case = Case { heads: 2, head_dim: 20, series: vec![0, 1], capacity: 19, live: 17, padding: 1 };
+    for hidden in [1, 16, 17, 19] {
+        case.check_decode(7, Own { tokens: 1, seen: 4, hidden }, &pool);
+        case.check_decode(3, Own { tokens: 3, seen: 4, hidden }, &pool);
+    }
 }
 
 #[test]
@@ -314,12 +369,12 @@ fn the_digits_of_decode_do_not_depend_on_company() {
     let (one, many) = (ThreadPool::new(1), ThreadPool::new(3));
     let all = Case { heads: 2, head_dim: 40, series: vec![0, 1, 2], capacity: 45, live: 45, padding: 2 };
     for set in InstructionSet::supported() {
-        let expected = all.decode(150, 3, set, &many);
+        let expected = all.decode(150, self::one(3), set, &many);
         let width = all.width();
         for samples in [1, 2, 7, 8, 9, 65, 150] {
             let alone = Case { series: vec![1], capacity: 61, padding: 0, ..all.clone() };
             for pool in [&one, &many] {
-                let result = alone.decode(samples, 3, set, pool);
+                let result = alone.decode(samples, self::one(3), set, pool);
                 assert_eq!(bits(&result), bits(&expected[150 * width..(150 + samples) * width]), "{samples} samples");
             }
         }
@@ -475,7 +530,7 @@ proptest! {
 
     #[test]
     fn any_decode_matches_the_twin((case, samples) in cases(), steps in 0..6usize, threads in 1..4usize) {
-        case.check_decode(samples, steps, &ThreadPool::new(threads));
+        case.check_decode(samples, one(steps), &ThreadPool::new(threads));
     }
 
     #[test]

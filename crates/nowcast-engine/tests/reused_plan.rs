@@ -9,10 +9,11 @@ use nowcast_engine::device::{Device, Executable, Launch};
 use nowcast_engine::extent::{Live, Rows};
 use nowcast_engine::head::Head;
 use nowcast_engine::kv_cache::{CacheShape, LayerCache};
-use nowcast_engine::operation::{self, Operation, Position, Tokens};
+use nowcast_engine::operation::{self, CachePart, Operation, Rotation, Tokens};
 use nowcast_engine::plan::{Element, Norm, Plan, PlanBuilder, Section, Tensor};
 use nowcast_engine::rotary::{Pairing, Rotary};
 use nowcast_engine::scaler::{STATE_WIDTH, Scaler};
+use nowcast_engine::token_sampling::TokenSampling;
 use nowcast_engine::weights::{Activation, LinearId, LinearSource, WeightList};
 
 /// The system's allocator, counting.
@@ -84,23 +85,32 @@ fn forecast(list: &mut WeightList<'_>, capacity: Live) -> (Plan, [Tensor; 3], Te
         state,
         series,
     }));
-    let shape = CacheShape { series, heads: HEADS, head_dim: WIDTH / HEADS, extra: 0, steps: 1 };
+    let shape = CacheShape {
+        series,
+        heads: HEADS,
+        head_dim: WIDTH / HEADS,
+        context: Rows::fixed(1).times_context(0),
+        steps: 1,
+    };
     let cache = LayerCache::new(&mut plan, shape);
     let x = plan.linear(embed, scaled);
     let table = plan.tensor(Rows::fixed(1).times_context(0), 4 * rotary.head_dim);
-    let position = Position::Context { extra: 0 };
-    plan.push(Operation::RotaryTable(operation::RotaryTable { rotary, position, context_anchor: false, table }));
+    let tokens = Rows::fixed(1).times_context(0);
+    plan.push(Operation::RotaryTable(operation::RotaryTable {
+        rotary,
+        first: Rows::fixed(0),
+        anchor_tokens: tokens,
+        table,
+    }));
     let layer = |plan: &mut PlanBuilder, x: Tensor, table: Tensor, step: Option<usize>| {
         let projected = plan.norm_linear(norm, qkv, x);
-        let tokens = if step.is_some() { Tokens::Step } else { Tokens::All };
         plan.push(Operation::AppendCache(operation::AppendCache {
-            rotary,
+            rotation: Some(Rotation { rotary, table }),
             input: projected,
             key_column: WIDTH,
             value_column: 2 * WIDTH,
-            table,
             cache,
-            step,
+            part: step.map_or(CachePart::Context, |first| CachePart::Suffix { first, tokens: 1 }),
         }));
         plan.push(Operation::RotateQuery(operation::RotateQuery {
             rotary,
@@ -108,7 +118,7 @@ fn forecast(list: &mut WeightList<'_>, capacity: Live) -> (Plan, [Tensor; 3], Te
             column: 0,
             heads: HEADS,
             table,
-            tokens,
+            tokens: Tokens::All,
         }));
         let output = plan.tensor(x.rows, WIDTH);
         plan.push(match step {
@@ -117,11 +127,17 @@ fn forecast(list: &mut WeightList<'_>, capacity: Live) -> (Plan, [Tensor; 3], Te
                 query_column: 0,
                 cache,
                 output,
-                tokens,
+                tokens: Tokens::All,
             }),
-            Some(step) => {
-                Operation::AttendStep(operation::AttendStep { query: projected, query_column: 0, cache, output, step })
-            }
+            Some(step) => Operation::AttendPaths(operation::AttendPaths {
+                query: projected,
+                query_column: 0,
+                cache,
+                output,
+                tokens: 1,
+                seen: step + 1,
+                hidden: 0,
+            }),
         });
         let hidden = plan.norm_linear(norm, hidden, output);
         plan.linear_add(down, hidden, x)
@@ -165,8 +181,12 @@ fn forecast(list: &mut WeightList<'_>, capacity: Live) -> (Plan, [Tensor; 3], Te
         scale,
     }));
     let table = plan.tensor(Rows::fixed(1), 4 * rotary.head_dim);
-    let position = Position::Step { extra: 0, step: 0 };
-    plan.push(Operation::RotaryTable(operation::RotaryTable { rotary, position, context_anchor: false, table }));
+    plan.push(Operation::RotaryTable(operation::RotaryTable {
+        rotary,
+        first: tokens,
+        anchor_tokens: Rows::fixed(1).times_context(1),
+        table,
+    }));
     let x = plan.linear(embed, scaled);
     let x = layer(&mut plan, x, table, Some(0));
     let parameters = plan.linear(head, x);
@@ -175,7 +195,7 @@ fn forecast(list: &mut WeightList<'_>, capacity: Live) -> (Plan, [Tensor; 3], Te
 }
 
 fn run(executable: &mut dyn Executable, live: Live) {
-    let launch = Launch { live, seed: 5, first_sample: 0 };
+    let launch = Launch { live, seed: 5, first_sample: 0, token_sampling: TokenSampling::default() };
     for section in [Section::Prefill, Section::Decode] {
         executable.run(section, &launch).unwrap();
     }

@@ -39,11 +39,15 @@ pub mod error;
 pub mod forecast;
 pub mod forecaster;
 pub mod golden;
+pub mod kronos;
 pub mod series;
 pub mod toto;
+mod weights;
 
 pub use candles::{CandleColumns, Candles};
 pub use error::{Error, Result};
 pub use forecast::{Aggregation, Forecast};
-pub use forecaster::{Decode, ForecastOptions, Forecaster, Xpos};
+pub use forecaster::{
+    CandleForecaster, CandleOptions, Decode, ForecastOptions, Forecaster, MemoryBudget, Xpos,
+};
 pub use series::Series;

@@ -5,15 +5,15 @@ use super::attention::{Decode, Grouped, Prefill, Prefix, Suffix, scratch_len};
 use super::executor::Context;
 use super::pool::ThreadPool;
 use crate::kv_cache::LayerCache;
-use crate::operation::{AttendContext, AttendGroup, AttendStep, Operation, Tokens};
+use crate::operation::{AttendContext, AttendGroup, AttendPaths, Operation, Tokens};
 use crate::plan::{Plan, Section};
 
 /// Scratch values that the attention operations of a plan need at most.
 pub(super) fn scratch_length(plan: &Plan, pool: &ThreadPool) -> usize {
     let needed = |operation: &Operation| {
         let (keys, head_dim) = match operation {
-            Operation::AttendContext(op) => (capacity(&op.cache), op.cache.shape.head_dim),
-            Operation::AttendStep(op) => (capacity(&op.cache) + op.step + 1, op.cache.shape.head_dim),
+            Operation::AttendContext(op) => (op.cache.capacity(), op.cache.shape.head_dim),
+            Operation::AttendPaths(op) => (op.cache.capacity() + op.seen + op.tokens, op.cache.shape.head_dim),
             Operation::AttendGroup(op) => (op.variates, op.output.width / op.heads),
             _ => return 0,
         };
@@ -23,17 +23,13 @@ pub(super) fn scratch_length(plan: &Plan, pool: &ThreadPool) -> usize {
     operations.map(needed).max().unwrap_or(0)
 }
 
-/// Tokens of context the cache has room for.
-fn capacity(cache: &LayerCache) -> usize {
-    cache.context_keys.width / (cache.shape.heads * cache.shape.head_dim)
-}
-
 fn prefix<'a>(cache: &LayerCache, access: &'a Access<'_>) -> Prefix<'a> {
     Prefix {
         keys: access.read(cache.context_keys),
         values: access.read(cache.context_values),
-        capacity: capacity(cache),
-        live: access.live().context + cache.shape.extra,
+        capacity: cache.capacity(),
+        first: 0,
+        live: cache.shape.context.count(access.live()),
     }
 }
 
@@ -54,20 +50,23 @@ pub(super) fn context(op: &AttendContext, access: &Access<'_>, context: &mut Con
     call.run(context.scratch, &context.weights.pool);
 }
 
-pub(super) fn step(op: &AttendStep, access: &Access<'_>, context: &mut Context<'_>) {
+pub(super) fn paths(op: &AttendPaths, access: &Access<'_>, context: &mut Context<'_>) {
     let shape = op.cache.shape;
-    let Some((keys, values)) = op.cache.suffix else { unreachable!("a step attends to a suffix") };
-    let suffix =
-        Suffix { keys: access.read(keys), values: access.read(values), capacity: shape.steps, live: op.step + 1 };
+    let context_tokens = shape.context.count(access.live());
+    let hidden = op.hidden.min(context_tokens);
+    let own = op.cache.suffix.map(|(keys, values)| (access.read(keys), access.read(values)));
+    let (keys, values) = own.unwrap_or_default();
+    let series = shape.series.count(access.live());
     let call = Decode {
         heads: shape.heads,
         head_dim: shape.head_dim,
-        series: shape.series.count(access.live()),
-        samples: access.live().samples,
+        series,
+        samples: access.rows(op.query) / (series * op.tokens).max(1),
+        tokens: op.tokens,
         query: &access.read::<f32>(op.query)[op.query_column..],
         query_stride: op.query.width,
-        prefix: prefix(&op.cache, access),
-        suffix,
+        prefix: Prefix { first: hidden, live: context_tokens - hidden, ..prefix(&op.cache, access) },
+        suffix: Suffix { keys, values, capacity: shape.steps, first: op.hidden - hidden, seen: op.seen },
         output: access.write(op.output),
         output_stride: op.output.width,
     };

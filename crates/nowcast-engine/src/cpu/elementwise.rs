@@ -4,7 +4,7 @@ use super::arena::{Access, Plain};
 use super::executor::Context;
 use super::linear::{Addend, LinearCall};
 use super::rows::SharedRows;
-use crate::operation::{Add, LastRow, Linear, Norm, OverwriteExogenous, PrependLabel, SwiGlu};
+use crate::operation::{Add, LastRow, Linear, Norm, OverwriteExogenous, PrependLabel, RepeatRows, SwiGlu};
 use crate::plan::Element;
 
 /// Rows of fewer values than this together stay on one thread.
@@ -112,6 +112,16 @@ fn copy_last_rows<T: Plain>(op: &LastRow, access: &Access<'_>) {
     let length = input.len() / series.max(1);
     for (row, tokens) in output.chunks_mut(width).zip(input.chunks(length)) {
         row.copy_from_slice(&tokens[length - width..]);
+    }
+}
+
+pub(super) fn repeat_rows(op: &RepeatRows, access: &Access<'_>) {
+    let width = op.input.width;
+    let samples = access.live().samples;
+    let input = access.read::<f32>(op.input);
+    let output = access.write::<f32>(op.output);
+    for (index, row) in output.chunks_mut(width).enumerate() {
+        row.copy_from_slice(&input[index / samples * width..][..width]);
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::arena::{Access, Arena};
 use super::device::CpuWeights;
-use super::{attend, draw, elementwise, rotate, scale};
+use super::{attend, draw, elementwise, rotate, scale, tokens};
 use crate::device::{Executable, Launch};
 use crate::error::Result;
 use crate::extent::Live;
@@ -90,9 +90,13 @@ fn perform(operation: &Operation, access: &Access<'_>, context: &mut Context<'_>
         Operation::RotateQuery(op) => rotate::query(op, access, context),
         Operation::AppendCache(op) => rotate::append(op, access, context),
         Operation::AttendContext(op) => attend::context(op, access, context),
-        Operation::AttendStep(op) => attend::step(op, access, context),
+        Operation::AttendPaths(op) => attend::paths(op, access, context),
         Operation::AttendGroup(op) => attend::group(op, access, context),
         Operation::LastRow(op) => elementwise::last_row(op, access),
+        Operation::RepeatRows(op) => elementwise::repeat_rows(op, access),
+        Operation::Embed(op) => tokens::embed(op, access, context),
+        Operation::QuantiseBits(op) => tokens::quantise(op, access),
+        Operation::SampleToken(op) => tokens::sample(op, access, context),
         Operation::ActivateMixture(op) => draw::activate(op, access),
         Operation::MeanMixture(op) => draw::mean(op, access, context),
         Operation::SampleMixture(op) => draw::sample(op, access, context),

@@ -18,6 +18,7 @@ mod rotate;
 mod rows;
 mod scale;
 mod tile;
+mod tokens;
 pub(crate) mod vector;
 
 pub use device::CpuDevice;

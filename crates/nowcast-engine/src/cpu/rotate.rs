@@ -3,20 +3,11 @@
 use super::arena::Access;
 use super::executor::Context;
 use super::rows::SharedRows;
-use crate::extent::Live;
-use crate::operation::{AppendCache, Position, RotaryTable, RotateQuery, Tokens};
+use crate::operation::{AppendCache, CachePart, RotaryTable, RotateQuery, Tokens};
 
 pub(super) fn table(op: &RotaryTable, access: &Access<'_>) {
-    let Live { context, .. } = access.live();
-    let (extra, first) = match op.position {
-        Position::Context { extra } => (extra, 0),
-        Position::Step { extra, step } => (extra, context + extra + step),
-    };
-    let of_context = (context + extra - 1) / 2;
-    let anchor = match op.position {
-        Position::Step { .. } if !op.context_anchor => first / 2,
-        _ => of_context,
-    };
+    let first = op.first.count(access.live());
+    let anchor = op.anchor_tokens.count(access.live()).saturating_sub(1) / 2;
     for (index, row) in access.write::<f32>(op.table).chunks_mut(op.table.width).enumerate() {
         op.rotary.fill_row(first + index, anchor, row);
     }
@@ -27,7 +18,6 @@ fn position(tokens: Tokens, row: usize, count: usize) -> usize {
     match tokens {
         Tokens::All => row % count,
         Tokens::Last => count - 1,
-        Tokens::Step => 0,
     }
 }
 
@@ -52,23 +42,24 @@ pub(super) fn query(op: &RotateQuery, access: &Access<'_>, context: &mut Context
 pub(super) fn append(op: &AppendCache, access: &Access<'_>, context: &mut Context<'_>) {
     let shape = op.cache.shape;
     let (heads, head_dim) = (shape.heads, shape.head_dim);
-    let width = heads * head_dim;
     let input = access.read::<f32>(op.input);
-    let table = access.read::<f32>(op.table);
-    let count = table.len() / op.table.width;
+    let rotation = op.rotation.map(|rotation| (rotation, access.read::<f32>(rotation.table)));
     let rotated = |row: usize, head: usize, key: &mut [f32]| {
-        let entry = &table[(row % count) * op.table.width..];
-        let (cosine, sine) = (&entry[2 * head_dim..3 * head_dim], &entry[3 * head_dim..4 * head_dim]);
         key.copy_from_slice(&input[row * op.input.width + op.key_column + head * head_dim..][..head_dim]);
-        op.rotary.rotate(key, cosine, sine);
+        if let Some((rotation, table)) = rotation {
+            let count = table.len() / rotation.table.width;
+            let entry = &table[(row % count) * rotation.table.width..];
+            let (cosine, sine) = (&entry[2 * head_dim..3 * head_dim], &entry[3 * head_dim..4 * head_dim]);
+            rotation.rotary.rotate(key, cosine, sine);
+        }
     };
     let value =
         |row: usize, head: usize| &input[row * op.input.width + op.value_column + head * head_dim..][..head_dim];
     let pool = &context.weights.pool;
-    match op.step {
-        None => {
-            let capacity = op.cache.context_keys.width / width;
-            let tokens = count;
+    match op.part {
+        CachePart::Context => {
+            let capacity = op.cache.capacity();
+            let tokens = shape.context.count(access.live());
             let keys = SharedRows::new(access.write::<f32>(op.cache.context_keys), head_dim * capacity);
             let values = SharedRows::new(access.write::<f32>(op.cache.context_values), head_dim * capacity);
             pool.for_each_chunk(shape.series.count(access.live()) * heads, 1, |range| {
@@ -87,16 +78,17 @@ pub(super) fn append(op: &AppendCache, access: &Access<'_>, context: &mut Contex
                 }
             });
         }
-        Some(step) => {
+        CachePart::Suffix { first, tokens } => {
             let Some((keys, values)) = op.cache.suffix else { unreachable!("a step appends to a suffix") };
             let keys = SharedRows::new(access.write::<f32>(keys), keys.width);
             let values = SharedRows::new(access.write::<f32>(values), values.width);
-            pool.for_each_chunk(access.rows(op.input), 8, |range| {
-                for row in range {
-                    // SAFETY: every row is visited once.
-                    let (keys, values) = unsafe { (keys.row(row), values.row(row)) };
-                    for head in 0..heads {
-                        let at = (head * shape.steps + step) * head_dim;
+            pool.for_each_chunk(access.rows(op.input) / tokens, 8, |range| {
+                for path in range {
+                    // SAFETY: every path is visited once.
+                    let (keys, values) = unsafe { (keys.row(path), values.row(path)) };
+                    for (head, token) in (0..heads).flat_map(|head| (0..tokens).map(move |token| (head, token))) {
+                        let at = (head * shape.steps + first + token) * head_dim;
+                        let row = path * tokens + token;
                         rotated(row, head, &mut keys[at..at + head_dim]);
                         values[at..at + head_dim].copy_from_slice(value(row, head));
                     }

@@ -3,6 +3,7 @@
 //! [`resolve`] finds a model by the name a user gives it; [`Checkpoint`] opens a folder, a file or bytes;
 //! [`Manifest`] says whether it holds what a model needs; [`TensorView`] reads one tensor.
 
+pub(crate) mod fields;
 mod header;
 mod hub;
 mod locate;

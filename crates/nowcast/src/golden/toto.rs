@@ -8,13 +8,14 @@ use nowcast_engine::device::Launch;
 use nowcast_engine::extent::Live;
 use nowcast_engine::plan::Section;
 use nowcast_engine::student_t::{HeadParameters, Mixture};
+use nowcast_engine::token_sampling::TokenSampling;
 use serde::Deserialize;
 
 use super::Check;
 use super::compare::{SampledQuantile, Stored, against_double, against_single, largest, mutual_bound, sampled};
 use crate::checkpoint::{Checkpoint, ModelSource};
 use crate::forecaster::plans::Ready;
-use crate::forecaster::prepare::prepare;
+use crate::forecaster::prepare_series::prepare;
 use crate::forecaster::{Decode, ForecastOptions, Forecaster, Xpos};
 use crate::series::Series;
 use crate::toto::config::TotoConfig;
@@ -285,7 +286,7 @@ impl Case<'_> {
             let rows = series.iter().flat_map(|one| one.future().chunks(known));
             executable.write(future, &rows.flat_map(|row| row[..horizon].iter().copied()).collect::<Vec<_>>());
         }
-        let launch = Launch { live, seed: 0, first_sample: 0 };
+        let launch = Launch { live, seed: 0, first_sample: 0, token_sampling: TokenSampling::default() };
         for section in [Section::Prefill, Section::Decode] {
             executable.run(section, &launch).map_err(|error| Error::Memory(error.to_string()))?;
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use nowcast_engine::extent::{Live, Rows};
 use nowcast_engine::kv_cache::{CacheShape, LayerCache};
-use nowcast_engine::operation::{self, Operation, Position, Tokens};
+use nowcast_engine::operation::{self, CachePart, Operation, Rotation, Tokens};
 use nowcast_engine::plan::{Element, Plan, PlanBuilder, Tensor};
 use nowcast_engine::rotary::{Pairing, Rotary};
 use nowcast_engine::scaler::STATE_WIDTH;
@@ -119,7 +119,7 @@ struct Forward<'a> {
 
 impl Toto {
     /// Writes down one forecast of this shape.
-    pub(crate) fn plan(&self, shape: Shape) -> Result<TotoPlan> {
+    pub(super) fn write_plan(&self, shape: Shape) -> Result<TotoPlan> {
         let mut plan = PlanBuilder::new(shape.capacity, !self.options.eager);
         let series = Rows::batch().times(shape.variates);
         let context = series.times_context(0);
@@ -173,7 +173,7 @@ impl Forward<'_> {
             series: self.series,
             heads: self.model.config.heads,
             head_dim: self.model.config.head_dim,
-            extra: self.extra(),
+            context: Rows::fixed(1).times_context(self.extra()),
             steps: self.steps() - 1,
         };
         for layer in &self.model.weights.layers {
@@ -229,7 +229,7 @@ impl Forward<'_> {
 
         let extra = self.extra();
         let tokens = Rows::fixed(1).times_context(extra);
-        let table = self.rotary_table(Position::Context { extra }, tokens);
+        let table = self.rotary_table(Rows::fixed(0), tokens);
         let everything = Pass { table, inner: tokens, step: None };
         let only_last = Pass { inner: Rows::fixed(1), ..everything };
         let last_time_layer = model.weights.layers.iter().rposition(|layer| layer.kind == LayerKind::Time);
@@ -290,7 +290,7 @@ impl Forward<'_> {
             }));
             self.observe(&format!("ext_loc.{step}"), location);
             self.observe(&format!("ext_scale.{step}"), scale);
-            let position = Position::Step { extra: self.extra(), step };
+            let position = Rows::fixed(1).times_context(self.extra() + step);
             let table = self.rotary_table(position, Rows::fixed(1));
             let pass = Pass { table, inner: Rows::fixed(1).times_samples(), step: Some(step) };
             let mut x = self.plan.linear(model.weights.patch_embed, scaled);
@@ -345,11 +345,14 @@ impl Forward<'_> {
         MixtureTensors { degrees_of_freedom, location, scale, logits, affine_location, affine_scale }
     }
 
-    fn rotary_table(&mut self, position: Position, rows: Rows) -> Tensor {
+    /// Cosines and sines of `rows` positions from `first` on. xPos is anchored at the end of the pass, as the
+    /// reference's cached passes are, or always at the end of the context.
+    fn rotary_table(&mut self, first: Rows, rows: Rows) -> Tensor {
         let rotary = self.model.rotary();
         let table = self.plan.tensor(rows, 4 * rotary.head_dim);
-        let context_anchor = self.shape.uncached_xpos;
-        self.plan.push(Operation::RotaryTable(operation::RotaryTable { rotary, position, context_anchor, table }));
+        let context = Rows::fixed(1).times_context(self.extra());
+        let anchor_tokens = if self.shape.uncached_xpos || first == Rows::fixed(0) { context } else { first.plus(1) };
+        self.plan.push(Operation::RotaryTable(operation::RotaryTable { rotary, first, anchor_tokens, table }));
         table
     }
 
@@ -376,8 +379,7 @@ impl Forward<'_> {
         let width = x.width;
         let qkv = self.plan.norm_linear(layer.qkv.norm, layer.qkv.weight, x);
         let cache = self.append(index, qkv, width, pass);
-        let tokens = if pass.step.is_some() { Tokens::Step } else { Tokens::All };
-        self.rotate_query(qkv, pass.table, tokens);
+        self.rotate_query(qkv, pass.table, Tokens::All);
         let output = self.plan.tensor(x.rows, width);
         self.plan.push(match pass.step {
             None => Operation::AttendContext(operation::AttendContext {
@@ -385,11 +387,17 @@ impl Forward<'_> {
                 query_column: 0,
                 cache,
                 output,
-                tokens,
+                tokens: Tokens::All,
             }),
-            Some(step) => {
-                Operation::AttendStep(operation::AttendStep { query: qkv, query_column: 0, cache, output, step })
-            }
+            Some(step) => Operation::AttendPaths(operation::AttendPaths {
+                query: qkv,
+                query_column: 0,
+                cache,
+                output,
+                tokens: 1,
+                seen: step + 1,
+                hidden: 0,
+            }),
         });
         output
     }
@@ -438,13 +446,12 @@ impl Forward<'_> {
     fn append(&mut self, index: usize, input: Tensor, key_column: usize, pass: Pass) -> LayerCache {
         let cache = self.caches[index].expect("a time-wise layer has a cache");
         self.plan.push(Operation::AppendCache(operation::AppendCache {
-            rotary: self.model.rotary(),
+            rotation: Some(Rotation { rotary: self.model.rotary(), table: pass.table }),
             input,
             key_column,
             value_column: key_column + self.model.config.embed_dim,
-            table: pass.table,
             cache,
-            step: pass.step,
+            part: pass.step.map_or(CachePart::Context, |first| CachePart::Suffix { first, tokens: 1 }),
         }));
         cache
     }

@@ -1,4 +1,4 @@
-//! Attention of one new token per sample over the shared prefix and the sample's own suffix.
+//! Attention of each sample's own tokens over the shared prefix and the sample's own suffix.
 
 use super::softmax::{dot, exponentials, finish};
 use super::{Prefix, Scratch, Suffix, TASK_ROWS, TILE_ROWS, check, check_rows, elements, scores_stride};
@@ -9,7 +9,7 @@ use crate::cpu::tile::{Accumulate, LINE, Product, multiply};
 use crate::cpu::vector::Vector;
 use std::ops::Range;
 
-/// Attention of one query per sample over all live keys of its series' prefix, then of its own suffix.
+/// Attention of a few queries per sample over its series' prefix, then over its own suffix as far as each may see.
 pub struct Decode<'a> {
     /// Heads.
     pub heads: usize,
@@ -19,7 +19,9 @@ pub struct Decode<'a> {
     pub series: usize,
     /// Samples per series.
     pub samples: usize,
-    /// Rows `[series, samples]` of `[heads, head_dim]`.
+    /// Queries per sample.
+    pub tokens: usize,
+    /// Rows `[series, samples, tokens]` of `[heads, head_dim]`.
     pub query: &'a [f32],
     /// From one query row to the next.
     pub query_stride: usize,
@@ -50,15 +52,19 @@ impl Decode<'_> {
     /// # Panics
     /// As [`Decode::run`].
     pub fn run_with(self, set: InstructionSet, scratch: &mut [f32], pool: &ThreadPool) {
-        let Self { heads, head_dim, series, samples, prefix, suffix, .. } = self;
-        let (rows, width) = (elements(&[series, samples]), elements(&[heads, head_dim]));
-        let keys = prefix.live.saturating_add(suffix.live);
-        assert!(prefix.live <= prefix.capacity && suffix.live <= suffix.capacity, "more tokens than capacity");
-        assert!(keys > 0, "attention needs at least one key");
+        let Self { heads, head_dim, series, samples, tokens, prefix, suffix, .. } = self;
+        let (paths, width) = (elements(&[series, samples]), elements(&[heads, head_dim]));
+        let rows = elements(&[paths, tokens]);
+        let most_seen = (suffix.seen + tokens).saturating_sub(1);
+        assert!(prefix.first + prefix.live <= prefix.capacity, "more tokens than capacity");
+        assert!(most_seen <= suffix.capacity, "more tokens than capacity");
+        assert!(suffix.first <= suffix.seen, "tokens that do not exist cannot be hidden");
+        assert!(prefix.live + suffix.seen - suffix.first > 0, "attention needs at least one key");
+        let keys = prefix.live.saturating_add(most_seen);
         check("prefix keys", prefix.keys.len(), &[series, heads, head_dim, prefix.capacity]);
         check("prefix values", prefix.values.len(), &[series, heads, head_dim, prefix.capacity]);
-        check("suffix keys", suffix.keys.len(), &[rows, heads, suffix.capacity, head_dim]);
-        check("suffix values", suffix.values.len(), &[rows, heads, suffix.capacity, head_dim]);
+        check("suffix keys", suffix.keys.len(), &[paths, heads, suffix.capacity, head_dim]);
+        check("suffix values", suffix.values.len(), &[paths, heads, suffix.capacity, head_dim]);
         check_rows("query", self.query.len(), rows, self.query_stride, width);
         check_rows("output", self.output.len(), rows, self.output_stride, width);
         let scratch = Scratch::new(scratch, pool.threads(), keys, head_dim);
@@ -67,19 +73,20 @@ impl Decode<'_> {
             head_dim,
             query: self.query,
             query_stride: self.query_stride,
+            tokens,
             prefix,
             suffix,
             output: Disjoint::new(self.output),
             output_stride: self.output_stride,
             scratch,
         };
-        let blocks = samples.div_ceil(TASK_ROWS);
+        let queries = samples * tokens;
+        let blocks = queries.div_ceil(TASK_ROWS);
         pool.for_each_task(elements(&[series, heads, blocks]), |slot, task| {
             let (pair, block) = (task / blocks, task % blocks);
             let (series, head) = (pair / heads, pair % heads);
-            let samples = block * TASK_ROWS..samples.min((block + 1) * TASK_ROWS);
-            let first = series * self.samples;
-            let rows = first + samples.start..first + samples.end;
+            let first = series * queries;
+            let rows = first + block * TASK_ROWS..first + queries.min((block + 1) * TASK_ROWS);
             set.dispatch(Block { call: &call, series, head, rows, slot });
         });
     }
@@ -91,6 +98,7 @@ struct Shared<'a> {
     head_dim: usize,
     query: &'a [f32],
     query_stride: usize,
+    tokens: usize,
     prefix: Prefix<'a>,
     suffix: Suffix<'a>,
     output: Disjoint<'a>,
@@ -110,23 +118,28 @@ struct Block<'a> {
 impl Kernel for Block<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let Shared { heads, head_dim, query, query_stride, prefix, suffix, output, output_stride, scratch } =
+        let Shared { heads, head_dim, query, query_stride, tokens, prefix, suffix, output, output_stride, scratch } =
             *self.call;
         // SAFETY: the pool gives no two running tasks the same slot.
         let tile = unsafe { scratch.slot(self.slot) };
-        let keys = prefix.live + suffix.live;
         let offset = self.head * head_dim;
         let size_of_suffix = suffix.capacity * head_dim;
         let size = head_dim * prefix.capacity;
         let start = (self.series * heads + self.head) * size;
         let prefix_keys = &prefix.keys[start..start + size];
         let prefix_values = &prefix.values[start..start + size];
+        // Where the own tokens of a query's path start, and how many of them the query sees.
+        let own = |row: usize| {
+            let first = (row / tokens * heads + self.head) * size_of_suffix + suffix.first * head_dim;
+            (first, suffix.seen - suffix.first + row % tokens)
+        };
+        let next_tile = TILE_ROWS.div_ceil(tokens) * heads * size_of_suffix;
         for first in self.rows.clone().step_by(TILE_ROWS) {
             let rows = TILE_ROWS.min(self.rows.end - first);
             let scores = Product {
                 left: query[first * query_stride + offset..].as_ptr(),
                 left_stride: query_stride,
-                right: prefix_keys.as_ptr(),
+                right: prefix_keys[prefix.first..].as_ptr(),
                 right_stride: prefix.capacity,
                 target: tile.scores.as_mut_ptr(),
                 target_stride: tile.stride,
@@ -142,11 +155,14 @@ impl Kernel for Block<'_> {
             let mut sums = [0.0; TILE_ROWS];
             for (index, sum) in sums[..rows].iter_mut().enumerate() {
                 let row = first + index;
-                let own = (row * heads + self.head) * size_of_suffix;
-                fetch::<V>(&suffix.keys[own..], TILE_ROWS * heads * size_of_suffix, suffix.live * head_dim);
+                let (own, seen) = own(row);
+                if row % tokens == 0 {
+                    fetch::<V>(&suffix.keys[own..], next_tile, (seen + tokens - 1) * head_dim);
+                }
                 let query = &query[row * query_stride + offset..][..head_dim];
+                let keys = prefix.live + seen;
                 let scores = &mut tile.scores[index * tile.stride..][..scores_stride(keys)];
-                for token in 0..suffix.live {
+                for token in 0..seen {
                     let key = &suffix.keys[own + token * head_dim..][..head_dim];
                     scores[prefix.live + token] = dot::<V>(query, key);
                 }
@@ -155,7 +171,7 @@ impl Kernel for Block<'_> {
             let shared = Product {
                 left: tile.scores.as_ptr(),
                 left_stride: tile.stride,
-                right: prefix_values.as_ptr(),
+                right: prefix_values[prefix.first * head_dim..].as_ptr(),
                 right_stride: head_dim,
                 target: tile.outputs.as_mut_ptr(),
                 target_stride: head_dim,
@@ -168,11 +184,13 @@ impl Kernel for Block<'_> {
             unsafe { multiply::<V>(&shared) };
             for (index, sum) in sums[..rows].iter().enumerate() {
                 let row = first + index;
-                let own = (row * heads + self.head) * size_of_suffix;
-                fetch::<V>(&suffix.values[own..], TILE_ROWS * heads * size_of_suffix, suffix.live * head_dim);
+                let (own, seen) = own(row);
+                if row % tokens == 0 {
+                    fetch::<V>(&suffix.values[own..], next_tile, (seen + tokens - 1) * head_dim);
+                }
                 // SAFETY: no other task has this row and head.
                 let output = unsafe { output.part(row * output_stride + offset, head_dim) };
-                let p = &tile.scores[index * tile.stride + prefix.live..][..suffix.live];
+                let p = &tile.scores[index * tile.stride + prefix.live..][..seen];
                 finish::<V>(&tile.outputs[index * head_dim..], p, &suffix.values[own..], *sum, output);
             }
         }

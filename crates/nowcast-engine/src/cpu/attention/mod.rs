@@ -36,7 +36,9 @@ pub struct Prefix<'a> {
     pub values: &'a [f32],
     /// Tokens there is room for.
     pub capacity: usize,
-    /// Tokens that are there, the same for all series; nothing behind them has any influence.
+    /// First token that is seen.
+    pub first: usize,
+    /// Tokens that are seen, the same for all series; no others have any influence.
     pub live: usize,
 }
 
@@ -49,8 +51,10 @@ pub struct Suffix<'a> {
     pub values: &'a [f32],
     /// Tokens there is room for.
     pub capacity: usize,
-    /// Tokens that are there, the query's own included.
-    pub live: usize,
+    /// First token that is seen.
+    pub first: usize,
+    /// Tokens before the end of what a path's first query sees, its own included; each further query sees one more.
+    pub seen: usize,
 }
 
 /// The scratch memory of an attention kernel in values, for `threads` threads and at most `keys` keys per query.

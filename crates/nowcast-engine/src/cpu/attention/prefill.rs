@@ -50,6 +50,7 @@ impl Prefill<'_> {
     pub fn run_with(self, set: InstructionSet, scratch: &mut [f32], pool: &ThreadPool) {
         let Self { heads, head_dim, series, queries, query, query_stride, prefix, output, output_stride } = self;
         assert!(queries <= prefix.live && prefix.live <= prefix.capacity, "more queries than tokens than capacity");
+        assert!(prefix.first == 0, "the context sees all of itself");
         check("prefix keys", prefix.keys.len(), &[series, heads, head_dim, prefix.capacity]);
         check("prefix values", prefix.values.len(), &[series, heads, head_dim, prefix.capacity]);
         let (rows, width) = (elements(&[series, queries]), elements(&[heads, head_dim]));
