@@ -115,7 +115,7 @@ def reconstruction(values, window, unit):
     prices = distance(error[..., :4] / unit, 0.1).mean()
     shape = distance((shape_of(values, window) - shape_of(window.values, window)) / unit, 0.1).mean()
     traded = distance(error[..., 4:], 0.05).mean()
-    return prices + shape + 1.5 * traded + error.square().mean()
+    return 2 * prices + shape + traded + error.square().mean()
 
 
 def training_loss(tokenizer, window):
@@ -135,7 +135,7 @@ def training_loss(tokenizer, window):
     fine_loss, coarse_loss = reconstruction(fine, window, unit), reconstruction(coarse, window, unit)
     broken = invalidity(fine, window, unit)
     bits, variety = tokenizer.bit_losses(point)
-    loss = fine_loss + 0.5 * coarse_loss + 4 * broken + invalidity(coarse, window, unit) + mixed_loss + bits
+    loss = fine_loss + 0.4 * coarse_loss + 4 * broken + invalidity(coarse, window, unit) + mixed_loss + bits
     with torch.no_grad():
         shape = shape_of(fine, window)[..., :2]
         error = (fine - window.values).abs()

@@ -1,5 +1,7 @@
 //! From the model flags to a forecaster.
 
+use std::sync::Arc;
+
 use nowcast::checkpoint::{HubOptions, resolve_with_progress};
 use nowcast::device::CpuDevice;
 use nowcast::toto::LoadOptions;
@@ -28,7 +30,7 @@ pub(crate) fn load(model: &str, run: &RunArguments) -> Result<(Forecaster, ModeN
     })?;
     drop(progress);
     let options = LoadOptions { eager: mode == ModeName::Eager, variate_labels: run.variate_labels };
-    let forecaster = Forecaster::load_with(&source, &CpuDevice::new(run.threads), options)?;
+    let forecaster = Forecaster::load_with(&source, Arc::new(CpuDevice::new(run.threads)), options)?;
     Ok((forecaster, mode))
 }
 

@@ -28,7 +28,8 @@
 //! | [`forecast`] | the answer: quantiles, means, paths |
 //! | [`checkpoint`] | weights: the hub, safetensors, validation |
 //! | [`device`] | where it runs |
-//! | [`toto`] | Toto 1.0 |
+//! | [`toto`], [`kronos`] | the models, each written once |
+//! | [`family`] | which of them a checkpoint is |
 //! | [`golden`] | parity with the public references |
 
 pub mod candles;
@@ -36,6 +37,7 @@ pub mod checkpoint;
 pub mod data;
 pub mod device;
 pub mod error;
+pub mod family;
 pub mod forecast;
 pub mod forecaster;
 pub mod golden;
@@ -46,8 +48,7 @@ mod weights;
 
 pub use candles::{CandleColumns, Candles};
 pub use error::{Error, Result};
+pub use family::ModelFamily;
 pub use forecast::{Aggregation, Forecast};
-pub use forecaster::{
-    CandleForecaster, CandleOptions, Decode, ForecastOptions, Forecaster, MemoryBudget, Xpos,
-};
+pub use forecaster::{CandleForecaster, CandleOptions, Decode, ForecastOptions, Forecaster, MemoryBudget, Xpos};
 pub use series::Series;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use nowcast::ModelFamily;
 use nowcast::golden::verify;
 
 fn goldens() -> PathBuf {
@@ -10,12 +11,22 @@ fn goldens() -> PathBuf {
 
 #[test]
 fn every_toto_case_passes() {
-    let report = verify(&goldens(), None, false, &mut |_, _| ()).unwrap();
+    every_case_passes(ModelFamily::Toto, false, 7);
+}
+
+#[test]
+fn every_kronos_case_passes() {
+    every_case_passes(ModelFamily::Kronos, false, 5);
+    every_case_passes(ModelFamily::Kronos, true, 5);
+}
+
+fn every_case_passes(family: ModelFamily, eager: bool, cases: usize) {
+    let report = verify(&goldens(), Some(family), eager, &mut |_, _| ()).unwrap();
     for case in &report.cases {
         let failed: Vec<_> = case.checks.iter().filter(|check| !check.pass).collect();
         assert!(case.pass, "{}: {:?} {failed:?}", case.case, case.failure);
     }
-    assert_eq!((report.passed, report.failed), (7, 0));
+    assert_eq!((report.passed, report.failed), (cases, 0));
 }
 
 /// Copies a case and changes one value of a stored f64 tensor by a thousandth.

@@ -3,15 +3,18 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use nowcast::Result;
-use nowcast::golden::{self, Case, Family, Report};
+use nowcast::golden::{self, Case, Report};
+use nowcast::{ModelFamily, Result};
 
 use super::{print, print_json};
 use crate::arguments::{FamilyName, ModeName, VerifyArguments};
 use crate::progress::Progress;
 
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<ExitCode> {
-    let family = arguments.family.map(|FamilyName::Toto| Family::Toto);
+    let family = arguments.family.map(|family| match family {
+        FamilyName::Toto => ModelFamily::Toto,
+        FamilyName::Kronos => ModelFamily::Kronos,
+    });
     let eager = arguments.mode == ModeName::Eager;
     let mut progress = Progress::new("verifying");
     let report = golden::verify(&arguments.goldens, family, eager, &mut |done, total| progress.update(done, total))?;

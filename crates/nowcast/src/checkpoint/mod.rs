@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 pub use hub::{HubOptions, Progress};
+pub(crate) use locate::kronos_nano;
 pub use locate::{ModelSource, resolve, resolve_with_progress};
 pub use manifest::Manifest;
 pub use tensor::{Dtype, TensorView};

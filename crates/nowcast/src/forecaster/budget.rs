@@ -98,7 +98,9 @@ impl MemoryBudget {
             of_others.map(|entry| entry.held.load(Ordering::Relaxed)).sum()
         };
         let fits = |entries: &[Entry]| mine.saturating_add(others(entries)) <= self.0.limit;
-        for give_up in [|tenant: &mut dyn Tenant| tenant.give_up_plans(), |tenant| tenant.give_up_weights()] {
+        let ways: [fn(&mut (dyn Tenant + Send)); 2] =
+            [|tenant| tenant.give_up_plans(), |tenant| tenant.give_up_weights()];
+        for give_up in ways {
             for entry in entries.iter().filter(|entry| entry.id != id) {
                 if fits(&entries) {
                     return Ok(());

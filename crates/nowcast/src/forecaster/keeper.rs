@@ -9,7 +9,7 @@ use super::{Counters, memory};
 use crate::{Error, Result};
 
 /// Brings a model onto its device; may be called again after the weights were given up.
-pub(super) type Load<M> = Box<dyn Fn() -> Result<M> + Send>;
+pub(crate) type Load<M> = Box<dyn Fn() -> Result<M> + Send>;
 
 /// What a forecaster holds. Others who share its budget may take from it while it rests.
 pub(super) struct Keeper<M: Planned> {

@@ -18,7 +18,7 @@ mod series;
 
 pub use budget::MemoryBudget;
 pub(crate) use candles::prepare as prepare_candles;
-pub use candles::{CandleForecaster, CandleOptions};
+pub use candles::{CandleForecaster, CandleOptions, DEFAULT_PATHS};
 pub(crate) use series::prepare as prepare_series;
 pub use series::{DEFAULT_SAMPLES, Decode, ForecastOptions, Forecaster, Xpos};
 
@@ -41,4 +41,3 @@ pub struct Counters {
     /// Bytes of the largest plan.
     pub planned_bytes: usize,
 }
-

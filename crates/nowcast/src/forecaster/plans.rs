@@ -46,11 +46,11 @@ pub(crate) struct Ready<M: Planned> {
 impl<M: Planned> Ready<M> {
     /// Builds a plan and reserves its memory.
     pub(crate) fn new(model: &M, shape: M::Shape) -> Result<Self> {
-        Self::of(model, model.plan(shape)?)
+        Self::of_tensors(model, model.plan(shape)?)
     }
 
     /// Reserves the memory of a plan.
-    fn of(model: &M, tensors: M::Tensors) -> Result<Self> {
+    pub(crate) fn of_tensors(model: &M, tensors: M::Tensors) -> Result<Self> {
         let plan = Arc::clone(M::of(&tensors));
         let prepared = Arc::clone(model.resident()).prepare(plan);
         Ok(Self { tensors, executable: prepared.map_err(|error| Error::Memory(error.to_string()))? })
@@ -148,7 +148,7 @@ impl<M: Planned> PlanCache<M> {
             memory::check_plan(needed)?;
             counters.planned_bytes = counters.planned_bytes.max(needed);
             let ready = match self.written.take() {
-                Some((written, tensors)) if written == shape => Ready::of(model, tensors)?,
+                Some((written, tensors)) if written == shape => Ready::of_tensors(model, tensors)?,
                 _ => {
                     counters.plans_built += 1;
                     Ready::new(model, shape)?

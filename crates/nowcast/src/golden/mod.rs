@@ -1,24 +1,20 @@
 //! Parity with the public references: stored inputs and outputs, compared tensor by tensor.
 //!
-//! A case is a folder with `case.json`, `config.json`, `model.safetensors` and `golden.safetensors`. An error is
-//! the largest difference from the reference's f64 values; its limit is the larger of twice the reference's own f32
-//! error and 1e-6 of the tensor's largest value.
+//! A case is a folder with `case.json`, `golden.safetensors` and the model: `config.json` and `model.safetensors` for
+//! Toto, the folders `model` and `tokenizer` for Kronos. An error is the largest difference from the reference's f64
+//! values (where only f32 is stored of Kronos, from its formulas in f64); its limit is the larger of twice the
+//! reference's own f32 error and 1e-6 of the tensor's largest value. Token ids must be equal.
 
 mod compare;
+mod kronos;
 mod toto;
 
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::family::ModelFamily;
 use crate::{Error, Result};
-
-/// Which models' cases to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// Toto 1.0.
-    Toto,
-}
 
 /// All cases of a folder.
 #[derive(Debug, Clone, Serialize)]
@@ -75,7 +71,7 @@ impl Check {
 /// The folder cannot be read or holds no case.
 pub fn verify(
     folder: &Path,
-    family: Option<Family>,
+    family: Option<ModelFamily>,
     eager: bool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Report> {
@@ -86,13 +82,15 @@ pub fn verify(
     for (done, case) in folders.iter().enumerate() {
         progress(done, folders.len());
         let name = case.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        if !name.starts_with("toto-") {
-            if family.is_none() {
+        let result = match family_of(&name) {
+            None if family.is_none() => {
                 report.skipped.push(name);
+                continue;
             }
-            continue;
-        }
-        let result = toto::verify(case, eager);
+            of_case if family.is_some() && of_case != family => continue,
+            None | Some(ModelFamily::Toto) => toto::verify(case, eager),
+            Some(ModelFamily::Kronos) => kronos::verify(case, eager),
+        };
         let (failure, checks) = match result {
             Ok(checks) => (None, checks),
             Err(error) => (Some(error.to_string()), Vec::new()),
@@ -104,12 +102,18 @@ pub fn verify(
     progress(folders.len(), folders.len());
     if report.cases.is_empty() {
         return Err(Error::Data(format!(
-            "{}: none of its {} cases is of a model this version verifies (toto-*)",
+            "{}: none of its {} cases is of a model to verify (toto-*, kronos-*)",
             folder.display(),
             folders.len()
         )));
     }
     Ok(report)
+}
+
+/// Told by the name of the folder.
+fn family_of(case: &str) -> Option<ModelFamily> {
+    let families = [("toto-", ModelFamily::Toto), ("kronos-", ModelFamily::Kronos)];
+    families.into_iter().find(|(prefix, _)| case.starts_with(prefix)).map(|(_, family)| family)
 }
 
 /// Folders with a `case.json`, in order of name; `folder` itself may be one.

@@ -62,6 +62,12 @@ pub(super) fn verify(folder: &Path, eager: bool) -> Result<Vec<Check>> {
     Ok(checks)
 }
 
+/// The case's model on a device whose memory starts as NaN.
+fn load(folder: &Path, config: TotoConfig, options: LoadOptions) -> Result<Toto> {
+    let checkpoint = Checkpoint::open(&folder.join("model.safetensors"))?;
+    Toto::load(config, &checkpoint, &CpuDevice::new(None).with_poisoned_memory(), options)
+}
+
 /// Our outputs by the names of the stored ones.
 type Outputs = BTreeMap<String, Vec<f64>>;
 
@@ -147,13 +153,19 @@ impl Case<'_> {
         Ok(mutual_bound(&check))
     }
 
+    fn config(&self) -> Result<TotoConfig> {
+        TotoConfig::from_json(&ModelSource::Folder(self.folder.to_owned()).config()?)
+    }
+
     fn load(&self, labels: bool) -> Result<Toto> {
-        let source = ModelSource::Folder(self.folder.to_owned());
-        let config = TotoConfig::from_json(&source.config()?)?;
-        let checkpoint = Checkpoint::open(&self.folder.join("model.safetensors"))?;
+        load(self.folder, self.config()?, LoadOptions { eager: self.eager, variate_labels: labels })
+    }
+
+    fn forecaster(&self, labels: bool) -> Result<Forecaster> {
+        let (folder, config) = (self.folder.to_owned(), self.config()?);
         let options = LoadOptions { eager: self.eager, variate_labels: labels };
-        let device = CpuDevice::new(None).with_poisoned_memory();
-        Toto::load(config, &checkpoint, &device, options)
+        let shape = config.clone();
+        Forecaster::new(config, usize::MAX, Box::new(move || load(&folder, shape.clone(), options)))
     }
 
     /// `[batch]` items of `[variate, time]`.
@@ -196,7 +208,7 @@ impl Case<'_> {
     fn compute(&self, labels: bool) -> Result<Outputs> {
         let series = self.series()?;
         let mut outputs = self.observe(labels, &series)?;
-        let mut forecaster = Forecaster::new(self.load(labels)?);
+        let mut forecaster = self.forecaster(labels)?;
         for (name, xpos) in [("mean_kv", Xpos::Cached), ("mean_nokv", Xpos::Uncached)] {
             let options = ForecastOptions { decode: Decode::Mean, xpos, ..self.options() };
             let forecasts = forecaster.forecast(&series, &options)?;
@@ -272,7 +284,7 @@ impl Case<'_> {
             observe: true,
         };
         let mut ready = Ready::new(model, shape)?;
-        let gather = |part: fn(&crate::forecaster::prepare::Prepared) -> &[f32]| -> Vec<f32> {
+        let gather = |part: fn(&crate::forecaster::prepare_series::Prepared) -> &[f32]| -> Vec<f32> {
             prepared.iter().flat_map(part).copied().collect()
         };
         let executable = &mut ready.executable;
@@ -341,7 +353,7 @@ impl Case<'_> {
             return Ok(Vec::new());
         };
         let options = ForecastOptions { samples: Some(self.arguments.num_samples), paths: true, ..self.options() };
-        let forecasts = Forecaster::new(self.load(labels)?).forecast(&self.series()?, &options)?;
+        let forecasts = self.forecaster(labels)?.forecast(&self.series()?, &options)?;
         let horizon = self.arguments.prediction_length;
         let rows: usize = forecasts.iter().map(|forecast| forecast.variates().len()).sum();
         if levels.is_empty() || quantiles.len() != levels.len() * rows * horizon {

@@ -244,6 +244,9 @@ impl<'a> Forward<'a> {
             }
         }
         let hidden = self.norm(x);
+        if own == 0 {
+            self.observe("context", hidden);
+        }
         self.append_dependency(hidden, caches, CachePart::Context);
         hidden
     }

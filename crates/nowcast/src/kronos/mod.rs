@@ -17,8 +17,10 @@
 mod blocks;
 pub mod config;
 mod embedding;
-pub(crate) mod normalise;
 pub(crate) mod forward;
+pub(crate) mod normalise;
+mod observe;
+pub mod source;
 mod weights;
 
 use std::sync::Arc;
@@ -33,6 +35,8 @@ use crate::forecaster::plans::{PlanShape, Planned};
 use crate::{Error, Result};
 use config::{PredictorConfig, TokenizerConfig};
 pub use forward::Window;
+pub use nowcast_engine::token_sampling::Filter;
+pub use source::KronosSource;
 use weights::{PredictorWeights, TokenizerWeights};
 
 /// How a checkpoint is brought onto a device.

@@ -15,6 +15,10 @@ use nowcast_engine::token_sampling::TokenSampling;
 
 pub use options::{DEFAULT_SAMPLES, Decode, ForecastOptions, Xpos};
 
+use super::budget::MemoryBudget;
+use super::keeper::{Keeper, Load};
+use super::plans::{Planned, Ready, bucket};
+use super::{Counters, memory};
 use crate::checkpoint::{HubOptions, ModelSource, resolve};
 use crate::forecast::{Distribution, Forecast, VariateForecast};
 use crate::series::Series;
@@ -22,10 +26,6 @@ use crate::toto::config::TotoConfig;
 use crate::toto::forward::{self, MixtureTensors, Output, Shape};
 use crate::toto::{LoadOptions, Toto};
 use crate::{Error, Result};
-use super::budget::MemoryBudget;
-use super::keeper::Keeper;
-use super::plans::{Planned, Ready, bucket};
-use super::{Counters, memory};
 use prepare::{Prepared, prepare};
 
 /// Steps of history that suit a published Toto checkpoint; it was trained on up to this many.
@@ -60,10 +60,15 @@ impl Forecaster {
             ModelSource::BuiltIn { .. } => NANO_CONTEXT,
             ModelSource::Folder(_) => TOTO_CONTEXT,
         };
-        let estimate = memory::weight_estimate(config.parameters());
         let (source, shape) = (source.clone(), config.clone());
         let load = move || Toto::load(shape.clone(), &source.checkpoint()?, &*device, options);
-        Ok(Self { config, keeper: Keeper::new(estimate, Box::new(load))?, default_context })
+        Self::new(config, default_context, Box::new(load))
+    }
+
+    /// A forecaster whose model is brought onto its device by `load`.
+    pub(crate) fn new(config: TotoConfig, default_context: usize, load: Load<Toto>) -> Result<Self> {
+        let estimate = memory::weight_estimate(config.parameters());
+        Ok(Self { config, keeper: Keeper::new(estimate, load)?, default_context })
     }
 
     /// Shares a memory budget with other forecasters.
@@ -243,7 +248,12 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn forecast(&self, ready: &mut Ready<Toto>, components: usize, progress: &mut dyn FnMut(usize)) -> Result<Vec<Forecast>> {
+    fn forecast(
+        &self,
+        ready: &mut Ready<Toto>,
+        components: usize,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Forecast>> {
         self.write(ready);
         let live = Live { batch: self.batch.len(), context: self.batch[0].1.patches, samples: 1 };
         let token_sampling = TokenSampling::default();

@@ -7,7 +7,7 @@ use crate::kronos::config::{DEPENDENCY_HEADS, PredictorConfig, TokenizerConfig, 
 use crate::{Error, Result};
 
 /// Rows of equal width.
-type Matrix = Vec<Vec<f64>>;
+pub(super) type Matrix = Vec<Vec<f64>>;
 
 /// Both halves of a model, as they are stored.
 pub(super) struct Twin<'a> {
@@ -17,10 +17,9 @@ pub(super) struct Twin<'a> {
 
 impl Twin<'_> {
     /// The encoder's output in front of the signs, `[candles, bits]`.
-    pub(super) fn encode(&self, candles: &[[f32; 6]]) -> Result<Matrix> {
+    pub(super) fn encode(&self, candles: &Matrix) -> Result<Matrix> {
         let (config, checkpoint) = &self.tokenizer;
-        let candles: Matrix = candles.iter().map(|row| row.map(f64::from).to_vec()).collect();
-        let x = linear(checkpoint, "embed", &candles)?;
+        let x = linear(checkpoint, "embed", candles)?;
         let x = blocks(checkpoint, "encoder", config.encoder_blocks, config.transformer, x)?;
         linear(checkpoint, "quant_embed", &x)
     }
