@@ -7,8 +7,8 @@ use nowcast::data::{ReadOptions, Table};
 use nowcast::{CandleForecaster, CandleOptions, Candles};
 use serde_json::Value;
 
-use crate::answer::{example, keys, names, numbers, parse, run, succeed, vix};
-use crate::program::{Call, Run, kronos};
+use crate::answer::{example, keys, names, numbers, parse, run, vix};
+use crate::program::{Run, kronos};
 
 /// `forecast FILE... --model <small> --context 64` and more; another context may be among it.
 fn forecast(files: &[&str], more: &[&str]) -> Run {
@@ -284,7 +284,8 @@ fn kronos_nano_needs_no_files() {
         format!("2024-01-02 10:{minute:02},{close},{},{},{close},{}\n", close + 0.2, close - 0.2, 10 + minute % 7)
     });
     let text = format!("time,open,high,low,close,volume\n{}", rows.collect::<String>());
-    let answer = parse(&succeed(Call::new(&arguments).within(folder.path()).input(text)));
+    let answer =
+        parse(&crate::answer::succeed(crate::program::Call::new(&arguments).within(folder.path()).input(text)));
     assert_eq!(
         (answer["model"].as_str(), answer["series"][3]["name"].as_str()),
         (Some("kronos-nano"), Some("stdin/close"))
