@@ -48,12 +48,18 @@ fn tampered(case: &str, tensor: &str, folder: &Path) {
     let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
     let start = 8 + length + header[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
     match header[tensor]["dtype"].as_str().unwrap() {
-        "F64" => change(&mut bytes[start..], |bytes| (f64::from_le_bytes(bytes) * 1.001 + 1e-3).to_le_bytes()),
-        "F32" => change(&mut bytes[start..], |bytes| (f32::from_le_bytes(bytes) * 1.001 + 1e-3).to_le_bytes()),
+        "F64" => change(&mut bytes[start..], |bytes| shifted(f64::from_le_bytes(bytes)).to_le_bytes()),
+        "F32" => {
+            change(&mut bytes[start..], |bytes| (shifted(f64::from(f32::from_le_bytes(bytes))) as f32).to_le_bytes())
+        }
         "I64" => change(&mut bytes[start..], |bytes| (i64::from_le_bytes(bytes) ^ 1).to_le_bytes()),
         other => panic!("{tensor} holds {other}"),
     }
     std::fs::write(path, bytes).unwrap();
+}
+
+fn shifted(value: f64) -> f64 {
+    value + value.abs() / 1e3 + 1e-3
 }
 
 fn change<const N: usize>(bytes: &mut [u8], to: impl Fn([u8; N]) -> [u8; N]) {
