@@ -109,11 +109,12 @@ fn many_files_are_many_markets_with_the_digits_of_each_alone() {
             .unwrap()
             .contains(&"vix_daily: there is no volume: volume and amount count as 0".into())
     );
-    // Without volume in the past there is a forecast of it all the same, and the table leaves out nothing but zeros.
+    // Only a market with volume has columns for it.
     let table = forecast(&[&kline, &vix], &arguments);
     for word in ["kline_5min (mean of the paths", "vix_daily (mean", "open", "close", "90%", "volume", "2026-07-24"] {
         assert!(table.stdout.contains(word), "{word}: {}", table.stdout);
     }
+    assert_eq!(table.stdout.matches("volume").count(), 1, "{}", table.stdout);
     assert!(table.stdout.starts_with(&format!("{}: 7 bars ahead from 64 past bars, 5 sample paths\n", kronos())));
 }
 
