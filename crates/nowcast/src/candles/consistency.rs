@@ -82,8 +82,8 @@ impl Consistency {
         counts
     }
 
-    /// The counts in words; `None` where all bars are consistent.
-    pub fn summary(&self) -> Option<String> {
+    /// The counts in words, of such as `sampled bars`; `None` where all are consistent.
+    pub fn summary(&self, bars: &str) -> Option<String> {
         let counts = [
             (self.high_below_open_or_close, "a high below open or close"),
             (self.low_above_open_or_close, "a low above open or close"),
@@ -94,8 +94,9 @@ impl Consistency {
         ];
         let found: Vec<String> =
             counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-        (!found.is_empty())
-            .then(|| format!("{} of {} contradict themselves ({})", self.inconsistent, self.bars, found.join(", ")))
+        (!found.is_empty()).then(|| {
+            format!("{} of {} {bars} contradict themselves ({})", self.inconsistent, self.bars, found.join(", "))
+        })
     }
 }
 
