@@ -1,0 +1,82 @@
+// What the products share: the call, the norm of a row, and what happens to a sum before it is written.
+//
+// A result is the sum of blocks of `depth` inputs, each one chain of fused multiply-adds in order, and the blocks are
+// added in order, as on the CPU: no number of rows, tile or grid changes a digit. Weights come in panels of 32
+// columns, `[panels, inputs / 4, 32, 4]`; a gated panel holds 16 gates and their 16 values.
+#pragma once
+
+#include "elementary.cuh"
+
+#define PANEL 32
+#define HALF_PANEL 16
+
+struct Linear {
+    // [panels, padded / 4, 32, 4], zero beyond the inputs.
+    const float* weight;
+    // [panels, 32]
+    const float* bias;
+    // [rows, inputs]
+    const float* input;
+    // [rows, columns], or null.
+    const float* residual;
+    // [rows, columns]
+    float* output;
+    // Inverse root mean square of each row, or null; only read by products that do not compute it themselves.
+    const double* row_scale;
+    const Live* live;
+    Rows rows;
+    int inputs;
+    // Inputs rounded up to whole blocks.
+    int padded;
+    int depth;
+    // First output wanted, and how many.
+    int first_column;
+    int columns;
+    // First panel wanted.
+    int first_panel;
+    int gated;
+    int has_norm;
+    float epsilon;
+    int reserved;
+};
+
+// `1 / sqrt(mean square + epsilon)` from sixteen partial sums of squares, added in halves.
+__device__ inline double inverse_root_mean_square(const double* parts, int inputs, float epsilon) {
+    double sums[16];
+    for (int part = 0; part < 16; part++) sums[part] = parts[part];
+    for (int half = 8; half > 0; half /= 2) {
+        for (int part = 0; part < half; part++) sums[part] += sums[part + half];
+    }
+    return 1.0 / sqrt(sums[0] / (double)inputs + (double)epsilon);
+}
+
+// The square of every sixteenth value from `part` on, in order.
+__device__ inline double part_of_squares(const float* row, int part, int inputs) {
+    double sum = 0.0;
+    for (int index = part; index < inputs; index += 16) sum = fma((double)row[index], (double)row[index], sum);
+    return sum;
+}
+
+__device__ inline float sigmoid_linear_unit(float x) {
+    return x / (exponential_f32(0.0f - x) + 1.0f);
+}
+
+__device__ inline void write_output(const Linear& call, i64 row, int column, float value) {
+    column -= call.first_column;
+    if (column < 0 || column >= call.columns) return;
+    i64 at = row * call.columns + column;
+    call.output[at] = call.residual ? value + call.residual[at] : value;
+}
+
+// Finishes the two sums of lane `lane` of a panel, those of its columns `lane` and `lane + 16`.
+__device__ inline void finish_pair(const Linear& call, i64 row, int panel, int lane, float low, float high, float scale) {
+    const float* bias = call.bias + panel * PANEL;
+    low = low * scale + bias[lane];
+    high = high * scale + bias[lane + HALF_PANEL];
+    if (call.gated) {
+        write_output(call, row, panel * HALF_PANEL + lane, sigmoid_linear_unit(low) * high);
+    } else {
+        write_output(call, row, panel * PANEL + lane, low);
+        write_output(call, row, panel * PANEL + lane + HALF_PANEL, high);
+    }
+}

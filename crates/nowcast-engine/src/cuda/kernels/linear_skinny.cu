@@ -1,0 +1,131 @@
+// Products of few rows, bound by the memory that delivers the weights: every thread streams one block of two columns.
+//
+// Threads are [blocks of the depth, lanes]; the weights a thread needs first are on their way before the rows are
+// staged. Behind them stand 16 threads for each row that compute its norm meanwhile.
+#include "linear.cuh"
+
+// Weights in flight: groups of four inputs of two columns.
+#define AHEAD 4
+
+template <int ROWS, int LANES>
+__device__ inline void skinny(const Linear& call) {
+    SHARED_MEMORY(memory);
+    // Rows are staged with a gap behind every block, so that neighbouring blocks lie in other banks.
+    int blocks = call.padded / call.depth;
+    int block_stride = call.depth + 4;
+    int row_stride = blocks * block_stride;
+    int sums_size = blocks * ROWS * 2 * LANES;
+    int staged = ROWS * row_stride > sums_size ? ROWS * row_stride : sums_size;
+    double* parts = reinterpret_cast<double*>(memory + staged);
+    double* scales = parts + ROWS * 16;
+
+    int live_rows = count(call.rows, call.live);
+    int panel = call.first_panel + blockIdx.x / (HALF_PANEL / LANES);
+    int first_lane = (blockIdx.x % (HALF_PANEL / LANES)) * LANES;
+    int workers = blocks * LANES;
+    int lane = threadIdx.x % LANES, block = threadIdx.x / LANES;
+    bool works = (int)threadIdx.x < workers;
+    int groups = call.depth / 4;
+    const float4* weight = reinterpret_cast<const float4*>(call.weight) +
+                           ((i64)panel * (call.padded / 4) + (i64)(works ? block : 0) * groups) * PANEL + first_lane + lane;
+
+    for (int first = 0; first < live_rows; first += ROWS) {
+        float4 ahead[AHEAD][2];
+        if (works) {
+#pragma unroll
+            for (int group = 0; group < AHEAD; group++) {
+                ahead[group][0] = weight[group * PANEL];
+                ahead[group][1] = weight[group * PANEL + HALF_PANEL];
+            }
+        }
+        int rows = live_rows - first < ROWS ? live_rows - first : ROWS;
+        for (int row = 0; row < ROWS; row++) {
+            const float* source = call.input + (i64)(first + row) * call.inputs;
+            for (int input = threadIdx.x; input < call.padded; input += blockDim.x) {
+                bool inside = row < rows && input < call.inputs;
+                memory[row * row_stride + input / call.depth * block_stride + input % call.depth] = inside ? source[input] : 0.0f;
+            }
+        }
+        __syncthreads();
+
+        float low[ROWS], high[ROWS];
+#pragma unroll
+        for (int row = 0; row < ROWS; row++) low[row] = high[row] = 0.0f;
+        if (works) {
+            const float* values = memory + block * block_stride;
+            for (int start = 0; start < groups; start += AHEAD) {
+                float4 now[AHEAD][2];
+#pragma unroll
+                for (int group = 0; group < AHEAD; group++) {
+                    now[group][0] = ahead[group][0];
+                    now[group][1] = ahead[group][1];
+                    if (start + AHEAD < groups) {
+                        const float4* next = weight + (start + AHEAD + group) * PANEL;
+                        ahead[group][0] = next[0];
+                        ahead[group][1] = next[HALF_PANEL];
+                    }
+                }
+#pragma unroll
+                for (int group = 0; group < AHEAD; group++) {
+                    float4 a = now[group][0], b = now[group][1];
+#pragma unroll
+                    for (int row = 0; row < ROWS; row++) {
+                        float4 x = *reinterpret_cast<const float4*>(values + row * row_stride + 4 * (start + group));
+                        low[row] = fmaf(x.x, a.x, low[row]);
+                        low[row] = fmaf(x.y, a.y, low[row]);
+                        low[row] = fmaf(x.z, a.z, low[row]);
+                        low[row] = fmaf(x.w, a.w, low[row]);
+                        high[row] = fmaf(x.x, b.x, high[row]);
+                        high[row] = fmaf(x.y, b.y, high[row]);
+                        high[row] = fmaf(x.z, b.z, high[row]);
+                        high[row] = fmaf(x.w, b.w, high[row]);
+                    }
+                }
+            }
+        } else if (call.has_norm) {
+            // The value at place `index` of a staged row, which has gaps.
+            for (int task = threadIdx.x - workers; task < ROWS * 16; task += blockDim.x - workers) {
+                const float* row = memory + task / 16 * row_stride;
+                double sum = 0.0;
+                for (int index = task % 16; index < call.inputs; index += 16) {
+                    double value = row[index / call.depth * block_stride + index % call.depth];
+                    sum = fma(value, value, sum);
+                }
+                parts[task] = sum;
+            }
+        }
+        __syncthreads();
+
+        // The sums of the blocks take the place of the rows.
+        if (works) {
+#pragma unroll
+            for (int row = 0; row < ROWS; row++) {
+                memory[(block * ROWS + row) * 2 * LANES + lane] = low[row];
+                memory[(block * ROWS + row) * 2 * LANES + LANES + lane] = high[row];
+            }
+        }
+        if (call.has_norm && threadIdx.x < ROWS) {
+            scales[threadIdx.x] = inverse_root_mean_square(parts + threadIdx.x * 16, call.inputs, call.epsilon);
+        }
+        __syncthreads();
+        for (int pair = threadIdx.x; pair < rows * LANES; pair += blockDim.x) {
+            int row = pair / LANES, column = pair % LANES;
+            const float* sums = memory + row * 2 * LANES + column;
+            float left = sums[0], right = sums[LANES];
+            for (int index = 1; index < blocks; index++) {
+                left += sums[index * ROWS * 2 * LANES];
+                right += sums[index * ROWS * 2 * LANES + LANES];
+            }
+            float scale = call.has_norm ? (float)scales[row] : 1.0f;
+            finish_pair(call, first + row, panel, first_lane + column, left, right, scale);
+        }
+        __syncthreads();
+    }
+}
+
+KERNEL(linear_skinny_1_4, Linear, 512) { skinny<1, 4>(call); }
+KERNEL(linear_skinny_4_4, Linear, 512) { skinny<4, 4>(call); }
+KERNEL(linear_skinny_8_4, Linear, 512) { skinny<8, 4>(call); }
+KERNEL(linear_skinny_1_8, Linear, 640) { skinny<1, 8>(call); }
+KERNEL(linear_skinny_4_8, Linear, 640) { skinny<4, 8>(call); }
+KERNEL(linear_skinny_8_8, Linear, 640) { skinny<8, 8>(call); }

@@ -1,0 +1,64 @@
+// What every kernel knows of its plan: how much of the capacity is live, and how rows are counted.
+//
+// Grids cover the capacity; live extents, seed and first sample are data that the host writes before a run, so one
+// recorded graph serves every run. Arithmetic that the CPU device shares is written in the same order with the same
+// roundings (contraction is off, every fused multiply-add is spelled out), so that digits agree.
+#pragma once
+
+#ifdef NOWCAST_SHIM
+#include "shim/shim.h"
+#else
+// One entry point with one structure as its argument; at most `threads` threads in a block.
+#define KERNEL(name, Call, threads) extern "C" __global__ void __launch_bounds__(threads) name(const Call call)
+// Shared memory whose size the launch decides.
+#define SHARED_MEMORY(name)                                                                                            \
+    extern __shared__ float4 name##_memory[];                                                                          \
+    float* name = reinterpret_cast<float*>(name##_memory)
+#endif
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+// The device's copy of a launch.
+struct Live {
+    int batch;
+    int context;
+    int samples;
+    u32 first_sample;
+    u32 seed_low;
+    u32 seed_high;
+};
+
+// A number of rows: a fixed factor times live extents.
+struct Rows {
+    int fixed;
+    int batch;
+    int samples;
+    // Prepended tokens, or -1 where the context does not count.
+    int context;
+};
+
+__device__ inline int count(const Rows& rows, const Live* live) {
+    int product = rows.fixed;
+    if (rows.batch) product *= live->batch;
+    if (rows.samples) product *= live->samples;
+    if (rows.context >= 0) product *= live->context + rows.context;
+    return product;
+}
+
+// The place of this thread in a one-dimensional grid.
+__device__ inline i64 thread_index() {
+    return (i64)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+// The sum of lanes 0 to 15, in lane 0: the upper half is added to the lower until one is left.
+__device__ inline float sum_in_halves(float value) {
+    for (int half = 8; half > 0; half /= 2) value += __shfl_xor_sync(0xffffffffu, value, half);
+    return value;
+}
+
+__device__ inline float largest_of_warp(float value) {
+    for (int half = 16; half > 0; half /= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, half));
+    return value;
+}

@@ -1,0 +1,116 @@
+//! Products: which kernel, which tile.
+
+use super::{Recorder, Shape, int, rows};
+use crate::cuda::argument::{KernelRows, argument};
+use crate::cuda::kernel::Kernel;
+use crate::cuda::weights::{DeviceLinear, PANEL};
+use crate::error::Result;
+use crate::operation::Linear;
+
+argument! {
+    /// `Linear` in linear.cuh.
+    LinearArgument {
+        weight: u64, bias: u64, input: u64, residual: u64, output: u64, row_scale: u64, live: u64,
+        rows: KernelRows,
+        inputs: i32, padded: i32, depth: i32, first_column: i32, columns: i32, first_panel: i32, gated: i32,
+        has_norm: i32, epsilon: f32, reserved: i32,
+    }
+}
+
+argument! {
+    /// `RowScale` in linear_tiled.cu.
+    RowScaleArgument { input: u64, row_scale: u64, live: u64, rows: KernelRows, inputs: i32, epsilon: f32 }
+}
+
+/// Rows up to which weights are streamed rather than tiled.
+const MOST_SKINNY_ROWS: usize = 64;
+/// Rows of a block of the narrow kernel.
+const NARROW_ROWS: usize = 16;
+/// Rows and panels of a tile.
+const TILE: (usize, usize) = (64, 2);
+/// Threads that a skinny block may have, by its lanes.
+const MOST_SKINNY_THREADS: [(usize, usize); 2] = [(8, 640), (4, 512)];
+
+impl Recorder<'_> {
+    pub(super) fn linear(&mut self, op: &Linear) -> Result<()> {
+        let weights = self.weights;
+        let linear = &weights.linears[op.weight.index];
+        let most = self.most(op.input.rows)?;
+        if op.columns.is_empty() {
+            return Ok(());
+        }
+        let per_panel = if linear.gated { PANEL / 2 } else { PANEL };
+        let first_panel = op.columns.start / per_panel;
+        let panels = (op.columns.end - 1) / per_panel - first_panel + 1;
+        let argument = LinearArgument {
+            weight: linear.weight_address(),
+            bias: linear.bias_address(),
+            input: self.at(op.input),
+            residual: op.residual.map_or(0, |residual| self.at(residual)),
+            output: self.at(op.output),
+            row_scale: self.row_scale,
+            live: self.live,
+            rows: rows(op.input.rows)?,
+            inputs: int(linear.inputs)?,
+            padded: int(linear.padded)?,
+            depth: int(linear.depth)?,
+            first_column: int(op.columns.start)?,
+            columns: int(op.columns.len())?,
+            first_panel: int(first_panel)?,
+            gated: linear.gated.into(),
+            has_norm: op.norm_epsilon.is_some().into(),
+            epsilon: op.norm_epsilon.unwrap_or(0.0),
+            reserved: 0,
+        };
+        const NAME: &str = "Linear";
+        if linear.is_narrow() {
+            let shared_bytes = NARROW_ROWS * (linear.padded * 4 + 17 * 8);
+            let shape = Shape { grid: [most.div_ceil(NARROW_ROWS), panels, 1], threads: 256, shared_bytes };
+            return self.launch(NAME, Kernel::LinearNarrow, shape, argument);
+        }
+        if let Some((kernel, shape)) = self.skinny(linear, most, panels, op.norm_epsilon.is_some()) {
+            return self.launch(NAME, kernel, shape, argument);
+        }
+        if let Some(epsilon) = op.norm_epsilon {
+            let scale = RowScaleArgument {
+                input: argument.input,
+                row_scale: self.row_scale,
+                live: self.live,
+                rows: argument.rows,
+                inputs: argument.inputs,
+                epsilon,
+            };
+            let shape = Shape { grid: [most.div_ceil(8), 1, 1], threads: 128, shared_bytes: 0 };
+            self.launch(NAME, Kernel::RowScale, shape, scale)?;
+        }
+        let shape = Shape { grid: [most.div_ceil(TILE.0), panels.div_ceil(TILE.1), 1], threads: 128, shared_bytes: 0 };
+        self.launch(NAME, Kernel::LinearTiled, shape, argument)
+    }
+
+    /// The kernel that streams weights past few rows, if it suits. No choice here changes a digit.
+    fn skinny(&self, linear: &DeviceLinear, most: usize, panels: usize, has_norm: bool) -> Option<(Kernel, Shape)> {
+        if most > MOST_SKINNY_ROWS {
+            return None;
+        }
+        let blocks = linear.padded / linear.depth;
+        // Wider blocks read the rows less often, narrower ones fill more multiprocessors.
+        let wide = panels * 2 >= self.weights.machine.multiprocessors();
+        let (lanes, most_threads) = MOST_SKINNY_THREADS[usize::from(!wide)];
+        let kernels = match wide {
+            true => [Kernel::LinearSkinny1By8, Kernel::LinearSkinny4By8, Kernel::LinearSkinny8By8],
+            false => [Kernel::LinearSkinny1By4, Kernel::LinearSkinny4By4, Kernel::LinearSkinny8By4],
+        };
+        let (kernel, tile) = match most {
+            0..=1 => (kernels[0], 1),
+            2..=4 => (kernels[1], 4),
+            _ => (kernels[2], 8),
+        };
+        let workers = blocks * lanes;
+        let threads = (workers + if has_norm { 16 * tile } else { 0 }).next_multiple_of(32);
+        let staged = (tile * blocks * (linear.depth + 4)).max(blocks * tile * 2 * lanes);
+        let shared_bytes = staged * 4 + tile * 17 * 8;
+        let fits = threads <= most_threads && shared_bytes <= self.weights.machine.most_shared_bytes();
+        let grid = [panels * (PANEL / 2 / lanes), 1, 1];
+        fits.then_some((kernel, Shape { grid, threads, shared_bytes }))
+    }
+}
