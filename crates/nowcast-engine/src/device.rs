@@ -54,7 +54,7 @@ pub struct Activity {
     pub graphs_replayed: u64,
     /// Kernels launched one by one or into a recording.
     pub kernels_launched: u64,
-    /// Times the host waited for the device.
+    /// Times the host waited for the device otherwise than at the end of a decode.
     pub host_syncs: u64,
 }
 

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use nowcast::golden::verify;
+use nowcast::device::CudaDevice;
+use nowcast::golden::{Family, verify, verify_on};
 
 fn goldens() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens")
@@ -11,6 +12,21 @@ fn goldens() -> PathBuf {
 #[test]
 fn every_toto_case_passes() {
     let report = verify(&goldens(), None, false, &mut |_, _| ()).unwrap();
+    for case in &report.cases {
+        let failed: Vec<_> = case.checks.iter().filter(|check| !check.pass).collect();
+        assert!(case.pass, "{}: {:?} {failed:?}", case.case, case.failure);
+    }
+    assert_eq!((report.passed, report.failed), (7, 0));
+}
+
+/// The CUDA kernels, compiled for this processor: the same arithmetic, the same checks.
+#[test]
+fn every_toto_case_passes_on_emulated_cuda_kernels() {
+    let device = match CudaDevice::emulated() {
+        Ok(device) => device.with_poisoned_memory(),
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    let report = verify_on(&device, &goldens(), Some(Family::Toto), false, &mut |_, _| ()).unwrap();
     for case in &report.cases {
         let failed: Vec<_> = case.checks.iter().filter(|check| !check.pass).collect();
         assert!(case.pass, "{}: {:?} {failed:?}", case.case, case.failure);

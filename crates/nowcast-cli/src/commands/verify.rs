@@ -8,13 +8,18 @@ use nowcast::golden::{self, Case, Family, Report};
 
 use super::{print, print_json};
 use crate::arguments::{FamilyName, ModeName, VerifyArguments};
+use crate::device;
 use crate::progress::Progress;
 
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<ExitCode> {
     let family = arguments.family.map(|FamilyName::Toto| Family::Toto);
     let eager = arguments.mode == ModeName::Eager;
+    // Memory is poisoned, so that reading what nobody wrote shows.
+    let (device, _) = device::open(&arguments.device, None, Some(arguments.mode), true)?;
     let mut progress = Progress::new("verifying");
-    let report = golden::verify(&arguments.goldens, family, eager, &mut |done, total| progress.update(done, total))?;
+    let report = golden::verify_on(device.as_ref(), &arguments.goldens, family, eager, &mut |done, total| {
+        progress.update(done, total);
+    })?;
     drop(progress);
     if arguments.json {
         print_json(&report)?;

@@ -107,7 +107,8 @@ impl CudaExecutable {
         self.enqueue_inputs(false)?;
         self.enqueue(Section::Prefill)?;
         self.enqueue_outputs()?;
-        self.finish()
+        self.activity.host_syncs += 1;
+        self.queue.wait()
     }
 
     fn write_live(&mut self, launch: &Launch) {
@@ -161,11 +162,6 @@ impl CudaExecutable {
         }
         self.enqueue(Section::Decode)?;
         self.enqueue_outputs()
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        self.activity.host_syncs += 1;
-        self.queue.wait()
     }
 
     /// The graph of a whole forecast or of the decode alone, recorded when it is first needed.
@@ -235,16 +231,16 @@ impl Executable for CudaExecutable {
         self.write_live(launch);
         if self.replays {
             match self.replay(with_prefill) {
-                Ok(()) => return self.finish(),
+                Ok(()) => return self.queue.wait(),
                 Err(error) => {
                     tracing::warn!("graphs are not used from here on: {error}");
                     self.replays = false;
-                    self.finish()?;
+                    self.queue.wait()?;
                 }
             }
         }
         self.enqueue_all(with_prefill)?;
-        self.finish()
+        self.queue.wait()
     }
 
     fn read(&mut self, tensor: Tensor, values: &mut [f64]) {

@@ -15,7 +15,7 @@ pub(crate) mod prepare;
 use std::collections::BTreeMap;
 
 use nowcast_engine::cpu::CpuDevice;
-use nowcast_engine::device::{Device, Launch};
+use nowcast_engine::device::{Activity, Device, Launch};
 use nowcast_engine::extent::Live;
 use nowcast_engine::plan::Section;
 use nowcast_engine::student_t::HeadParameters;
@@ -56,6 +56,15 @@ pub struct Counters {
     pub operations_run: u64,
     /// Bytes of the largest plan.
     pub planned_bytes: usize,
+}
+
+impl Counters {
+    /// What a device did between two looks at it.
+    fn add(&mut self, before: Activity, after: Activity) {
+        self.graphs_captured += after.graphs_captured - before.graphs_captured;
+        self.graphs_replayed += after.graphs_replayed - before.graphs_replayed;
+        self.host_syncs += after.host_syncs - before.host_syncs;
+    }
 }
 
 /// A model ready to forecast; the [crate documentation](crate) shows one at work.
@@ -162,11 +171,13 @@ impl Forecaster {
             for batch in members.chunks(shape.capacity.batch) {
                 let ready = self.plans.get(&self.model, shape, limit, &mut self.counters)?;
                 let chunks = samples.div_ceil(shape.capacity.samples) as u64;
+                let before = ready.executable.activity();
                 let run = Run { series, batch, options, shape, samples };
                 let answers = run.forecast(ready, self.model.config().head.components(), &mut |paths| {
                     done += paths;
                     progress(done, total);
                 })?;
+                self.counters.add(before, ready.executable.activity());
                 let plan = ready.executable.plan();
                 self.counters.operations_run += plan.operations(Section::Prefill).len() as u64
                     + chunks * plan.operations(Section::Decode).len() as u64;

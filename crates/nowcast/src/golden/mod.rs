@@ -9,6 +9,8 @@ mod toto;
 
 use std::path::{Path, PathBuf};
 
+use nowcast_engine::cpu::CpuDevice;
+use nowcast_engine::device::Device;
 use serde::Serialize;
 
 use crate::{Error, Result};
@@ -69,11 +71,25 @@ impl Check {
     }
 }
 
-/// Runs every case below `folder`; `eager` compares the unfused, unfolded mode. `progress` hears `(done, total)`.
+/// Runs every case below `folder` on the CPU, its memory poisoned. See [`verify_on`].
 ///
 /// # Errors
 /// The folder cannot be read or holds no case.
 pub fn verify(
+    folder: &Path,
+    family: Option<Family>,
+    eager: bool,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Report> {
+    verify_on(&CpuDevice::new(None).with_poisoned_memory(), folder, family, eager, progress)
+}
+
+/// Runs every case below `folder`; `eager` compares the unfused, unfolded mode. `progress` hears `(done, total)`.
+///
+/// # Errors
+/// The folder cannot be read or holds no case.
+pub fn verify_on(
+    device: &dyn Device,
     folder: &Path,
     family: Option<Family>,
     eager: bool,
@@ -92,7 +108,7 @@ pub fn verify(
             }
             continue;
         }
-        let result = toto::verify(case, eager);
+        let result = toto::verify(device, case, eager);
         let (failure, checks) = match result {
             Ok(checks) => (None, checks),
             Err(error) => (Some(error.to_string()), Vec::new()),

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use nowcast_engine::cpu::CpuDevice;
-use nowcast_engine::device::Launch;
+use nowcast_engine::device::{Device, Launch};
 use nowcast_engine::extent::Live;
 use nowcast_engine::plan::Section;
 use nowcast_engine::student_t::{HeadParameters, Mixture};
@@ -46,15 +45,16 @@ struct Case<'a> {
     arguments: Arguments,
     stored: Checkpoint,
     eager: bool,
+    device: &'a dyn Device,
 }
 
-pub(super) fn verify(folder: &Path, eager: bool) -> Result<Vec<Check>> {
+pub(super) fn verify(device: &dyn Device, folder: &Path, eager: bool) -> Result<Vec<Check>> {
     let path = folder.join("case.json");
     let text = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?;
     let file: CaseFile =
         serde_json::from_str(&text).map_err(|error| Error::Data(format!("{}: {error}", path.display())))?;
     let stored = Checkpoint::open(&folder.join("golden.safetensors"))?;
-    let case = Case { folder, arguments: file.args, stored, eager };
+    let case = Case { folder, arguments: file.args, stored, eager, device };
     let mut checks = case.compare("", case.arguments.labels)?;
     if case.arguments.labels {
         checks.extend(case.compare("nolabels.", false)?);
@@ -152,8 +152,7 @@ impl Case<'_> {
         let config = TotoConfig::from_json(&source.config()?)?;
         let checkpoint = Checkpoint::open(&self.folder.join("model.safetensors"))?;
         let options = LoadOptions { eager: self.eager, variate_labels: labels };
-        let device = CpuDevice::new(None).with_poisoned_memory();
-        Toto::load(config, &checkpoint, &device, options)
+        Toto::load(config, &checkpoint, self.device, options)
     }
 
     /// `[batch]` items of `[variate, time]`.
