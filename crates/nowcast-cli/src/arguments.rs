@@ -281,6 +281,8 @@ pub(crate) enum DtypeName {
 pub(crate) enum FamilyName {
     /// Toto 1.0
     Toto,
+    /// Kronos
+    Kronos,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

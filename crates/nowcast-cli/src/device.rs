@@ -1,5 +1,7 @@
 //! From `--device` to a device.
 
+use std::sync::Arc;
+
 use nowcast::device::{CpuDevice, CudaDevice, Device};
 use nowcast::{Error, Result};
 
@@ -22,15 +24,15 @@ pub(crate) fn open(
     threads: Option<usize>,
     mode: Option<ModeName>,
     poison: bool,
-) -> Result<(Box<dyn Device>, ModeName)> {
+) -> Result<(Arc<dyn Device>, ModeName)> {
     if let Some(threads) = threads.filter(|&threads| threads == 0 || threads > MOST_THREADS) {
         return Err(Error::Setting(format!("{threads} threads: choose 1 to {MOST_THREADS}")));
     }
-    let gpu = |ordinal: usize| -> Result<(Box<dyn Device>, ModeName)> {
+    let gpu = |ordinal: usize| -> Result<(Arc<dyn Device>, ModeName)> {
         let device = CudaDevice::new(ordinal).map_err(|error| Error::Setting(format!("--device {name}: {error}")))?;
         let mode = mode.unwrap_or(ModeName::ReduceOverhead);
         let device = device.with_graphs(matches!(mode, ModeName::ReduceOverhead | ModeName::MaxAutotune));
-        Ok((Box::new(if poison { device.with_poisoned_memory() } else { device }), mode))
+        Ok((Arc::new(if poison { device.with_poisoned_memory() } else { device }), mode))
     };
     match choice(name)? {
         Choice::Cuda(ordinal) => return gpu(ordinal),
@@ -42,7 +44,7 @@ pub(crate) fn open(
     }
     let device = CpuDevice::new(threads);
     let device = if poison { device.with_poisoned_memory() } else { device };
-    Ok((Box::new(device), mode.unwrap_or(ModeName::Default)))
+    Ok((Arc::new(device), mode.unwrap_or(ModeName::Default)))
 }
 
 fn choice(name: &str) -> Result<Choice> {

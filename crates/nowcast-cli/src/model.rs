@@ -22,7 +22,7 @@ pub(crate) fn load(model: &str, run: &RunArguments) -> Result<(Forecaster, ModeN
     })?;
     drop(progress);
     let options = LoadOptions { eager: mode == ModeName::Eager, variate_labels: run.variate_labels };
-    let forecaster = Forecaster::load_with(&source, device.as_ref(), options)?;
+    let forecaster = Forecaster::load_with(&source, device, options)?;
     Ok((forecaster, mode))
 }
 

@@ -39,6 +39,12 @@ impl Rows {
         Self { fixed: self.fixed * factor, ..self }
     }
 
+    /// Times the live items.
+    #[must_use]
+    pub const fn times_batch(self) -> Self {
+        Self { batch: true, ..self }
+    }
+
     /// Times the live samples.
     #[must_use]
     pub const fn times_samples(self) -> Self {

@@ -59,6 +59,13 @@ impl LayerCache {
         Self { shape: CacheShape { context, ..self.shape }, ..self }
     }
 
+    /// The same own tokens behind another context, which has memory of its own.
+    #[must_use]
+    pub fn beside(self, plan: &mut PlanBuilder, context: Rows) -> Self {
+        let other = Self::new(plan, CacheShape { context, steps: 0, ..self.shape });
+        Self { shape: CacheShape { context, ..self.shape }, suffix: self.suffix, ..other }
+    }
+
     /// Tokens of context there is room for.
     pub fn capacity(&self) -> usize {
         self.context_keys.width / (self.shape.heads * self.shape.head_dim)

@@ -23,24 +23,32 @@
 //! |---|---|
 //! | [`data`] | tables as people have them: CSV, Parquet, dates, gaps |
 //! | [`series`] | what is forecast: one item, one or several variates |
+//! | [`candles`] | what Kronos forecasts: the bars of a market, and whether bars make sense |
 //! | [`forecaster`] | preparing, batching, planning, running |
 //! | [`forecast`] | the answer: quantiles, means, paths |
 //! | [`checkpoint`] | weights: the hub, safetensors, validation |
 //! | [`device`] | where it runs |
-//! | [`toto`] | Toto 1.0 |
+//! | [`toto`], [`kronos`] | the models, each written once |
+//! | [`family`] | which of them a checkpoint is |
 //! | [`golden`] | parity with the public references |
 
+pub mod candles;
 pub mod checkpoint;
 pub mod data;
 pub mod device;
 pub mod error;
+pub mod family;
 pub mod forecast;
 pub mod forecaster;
 pub mod golden;
+pub mod kronos;
 pub mod series;
 pub mod toto;
+mod weights;
 
+pub use candles::{CandleColumns, Candles};
 pub use error::{Error, Result};
+pub use family::ModelFamily;
 pub use forecast::{Aggregation, Forecast};
-pub use forecaster::{Decode, ForecastOptions, Forecaster, Xpos};
+pub use forecaster::{CandleForecaster, CandleOptions, Decode, ForecastOptions, Forecaster, MemoryBudget, Xpos};
 pub use series::Series;

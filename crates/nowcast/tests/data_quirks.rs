@@ -320,7 +320,7 @@ fn offsets_that_change_in_summer_are_still_daily() {
 #[test]
 fn without_time_steps_are_counted() {
     let table = read("a,b\n1.5,2\n2.5,3\n");
-    assert_eq!((table.times.clone(), table.frequency), (None, Frequency::Unknown));
+    assert_eq!((table.times.clone(), table.frequency.clone()), (None, Frequency::Unknown));
     assert_eq!(
         (table.stamps_text(), table.future_text(2)),
         (vec!["0".into(), "1".into()], vec!["2".into(), "3".into()])

@@ -40,10 +40,15 @@ fn kline_5min() {
     let table = example("kline_5min.csv");
     assert_eq!(table.rows(), 2500);
     assert_eq!(names(&table), ["open", "high", "low", "close", "volume", "amount"]);
-    assert_eq!(table.frequency.to_string(), "every 5 minutes");
-    assert_eq!(table.future_text(2), ["2024-08-29 11:35:00", "2024-08-29 11:40:00"]);
-    // Lunch, nights and weekends are left out and stay out.
-    assert!(table.notes.iter().any(|note| note.contains("taken as they come")), "{:?}", table.notes);
+    let sessions = "every 5 minutes, 09:35 to 11:30 and 13:05 to 15:00, Monday to Friday";
+    assert_eq!(table.frequency.to_string(), sessions);
+    let future = table.future_text(80);
+    // The file ends at the lunch break of a Thursday: the afternoon, the whole Friday, and Monday.
+    assert_eq!((future[0].as_str(), future[23].as_str()), ("2024-08-29 13:05:00", "2024-08-29 15:00:00"));
+    assert_eq!((future[24].as_str(), future[71].as_str()), ("2024-08-30 09:35:00", "2024-08-30 15:00:00"));
+    assert_eq!(future[72], "2024-09-02 09:35:00");
+    // Lunch, nights and weekends are no gaps.
+    assert!(table.notes.is_empty(), "{:?}", table.notes);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use nowcast::{Decode, Forecast, ForecastOptions, Forecaster, Series};
 fn forecaster(threads: usize) -> Forecaster {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../goldens/toto-groups");
     let device = CpuDevice::new(Some(threads)).with_poisoned_memory();
-    Forecaster::load_with(&ModelSource::Folder(folder), &device, LoadOptions::default()).unwrap()
+    Forecaster::load_with(&ModelSource::Folder(folder), std::sync::Arc::new(device), LoadOptions::default()).unwrap()
 }
 
 fn walk(name: &str, length: usize) -> Series {
@@ -92,7 +92,7 @@ fn exact_quantiles_do_not_depend_on_company_either() {
 fn pieces_under_a_memory_limit_change_no_digit() {
     let mut whole = forecaster(2);
     let expected = all_digits(&mut whole, &several(), &options());
-    let weights = whole.model().weight_bytes();
+    let weights = whole.weight_bytes();
     let mut smallest = options();
     smallest.samples = Some(1);
     let paths = several().len() * 37 * 40 * size_of::<f32>();

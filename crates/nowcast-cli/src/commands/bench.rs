@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<()> {
             "p99_ms": summary.p99,
             "sigma_ms": summary.sigma,
             "runs_ms": runs,
-            "weight_bytes": forecaster.model().weight_bytes(),
+            "weight_bytes": forecaster.weight_bytes(),
             "planned_bytes": counters.planned_bytes,
             "peak_bytes": peak,
             "counters": {
@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<()> {
     let _ = writeln!(
         text,
         "weights {}, plan {}, peak {}",
-        in_words(forecaster.model().weight_bytes()),
+        in_words(forecaster.weight_bytes()),
         in_words(counters.planned_bytes),
         peak.as_u64().map_or_else(|| "unknown".into(), |bytes| in_words(bytes as usize))
     );

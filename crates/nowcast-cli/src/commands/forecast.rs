@@ -234,6 +234,6 @@ fn stats(forecaster: &Forecaster) -> Vec<(String, Value)> {
         ("host_syncs".into(), json!(counters.host_syncs)),
         ("operations_run".into(), json!(counters.operations_run)),
         ("planned_bytes".into(), json!(counters.planned_bytes)),
-        ("weight_bytes".into(), json!(forecaster.model().weight_bytes())),
+        ("weight_bytes".into(), json!(forecaster.weight_bytes())),
     ]
 }

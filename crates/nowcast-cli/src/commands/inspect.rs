@@ -27,9 +27,9 @@ pub(crate) fn run(arguments: &InspectArguments) -> Result<()> {
     let Some(paths) = forecaster.path_bytes(arguments.variates, &options) else {
         return Err(Error::Setting("the sample paths need more than the address space: choose fewer".into()));
     };
-    let weights = forecaster.model().weight_bytes();
+    let weights = forecaster.weight_bytes();
     let total = weights.saturating_add(plan).saturating_add(paths);
-    let config = forecaster.model().config();
+    let config = forecaster.config();
     let time = config.layers.iter().filter(|kind| **kind == LayerKind::Time).count();
     let space = config.layers.len() - time;
     let head = match config.head {

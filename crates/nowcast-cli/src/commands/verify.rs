@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use nowcast::Result;
-use nowcast::golden::{self, Case, Family, Report};
+use nowcast::golden::{self, Case, Report};
+use nowcast::{ModelFamily, Result};
 
 use super::{print, print_json};
 use crate::arguments::{FamilyName, ModeName, VerifyArguments};
@@ -12,12 +12,15 @@ use crate::device;
 use crate::progress::Progress;
 
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<ExitCode> {
-    let family = arguments.family.map(|FamilyName::Toto| Family::Toto);
+    let family = arguments.family.map(|family| match family {
+        FamilyName::Toto => ModelFamily::Toto,
+        FamilyName::Kronos => ModelFamily::Kronos,
+    });
     let eager = arguments.mode == ModeName::Eager;
     // Memory is poisoned, so that reading what nobody wrote shows.
     let (device, _) = device::open(&arguments.device, None, Some(arguments.mode), true)?;
     let mut progress = Progress::new("verifying");
-    let report = golden::verify_on(device.as_ref(), &arguments.goldens, family, eager, &mut |done, total| {
+    let report = golden::verify_on(device, &arguments.goldens, family, eager, &mut |done, total| {
         progress.update(done, total);
     })?;
     drop(progress);

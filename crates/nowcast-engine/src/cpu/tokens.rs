@@ -56,16 +56,17 @@ pub(super) fn sample(op: &SampleToken, access: &Access<'_>, context: &mut Contex
     let launch = context.launch;
     let streams = access.read::<i32>(op.streams);
     let set = InstructionSet::detected();
-    let weights = SharedRows::new(access.write::<f64>(op.weights), vocabulary);
+    let weights = access.write::<f64>(op.weights);
+    let rows = SharedRows::new(&mut *weights, vocabulary);
     let pool = &context.weights.pool;
     pool.for_each_chunk(access.rows(op.logits), 1, |range| {
         for row in range {
             // SAFETY: every row is visited once.
-            let weights = unsafe { weights.row(row) };
+            let weights = unsafe { rows.row(row) };
             launch.token_sampling.weigh(set, &logits[row * vocabulary..][..vocabulary], weights);
         }
     });
-    let weights = access.read::<f64>(op.weights);
+    let weights = &*weights;
     let tokens = SharedRows::new(access.write::<i32>(op.tokens), op.tokens.width);
     pool.for_each_chunk(access.rows(op.tokens), GRAIN, |range| {
         for path in range {

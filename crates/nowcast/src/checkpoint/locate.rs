@@ -117,6 +117,28 @@ fn built_in() -> Result<ModelSource> {
     })
 }
 
+/// Model and tokenizer of `kronos-nano`.
+#[cfg(feature = "nano")]
+pub(crate) fn kronos_nano() -> Result<[ModelSource; 2]> {
+    Ok([
+        ModelSource::BuiltIn {
+            name: "kronos-nano",
+            config: include_str!("../../models/kronos-nano/model/config.json"),
+            weights: include_bytes!("../../models/kronos-nano/model/model.safetensors"),
+        },
+        ModelSource::BuiltIn {
+            name: "kronos-nano's tokenizer",
+            config: include_str!("../../models/kronos-nano/tokenizer/config.json"),
+            weights: include_bytes!("../../models/kronos-nano/tokenizer/model.safetensors"),
+        },
+    ])
+}
+
+#[cfg(not(feature = "nano"))]
+pub(crate) fn kronos_nano() -> Result<[ModelSource; 2]> {
+    built_in().map(|source| [source.clone(), source])
+}
+
 #[cfg(not(feature = "nano"))]
 fn built_in() -> Result<ModelSource> {
     Err(Error::Setting(format!(

@@ -3,6 +3,7 @@
 //! [`resolve`] finds a model by the name a user gives it; [`Checkpoint`] opens a folder, a file or bytes;
 //! [`Manifest`] says whether it holds what a model needs; [`TensorView`] reads one tensor.
 
+pub(crate) mod fields;
 mod header;
 mod hub;
 mod locate;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 pub use hub::{HubOptions, Progress};
+pub(crate) use locate::kronos_nano;
 pub use locate::{ModelSource, resolve, resolve_with_progress};
 pub use manifest::Manifest;
 pub use tensor::{Dtype, TensorView};

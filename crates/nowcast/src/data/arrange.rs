@@ -63,7 +63,7 @@ pub(super) fn arrange(raw: RawTable, name: String, options: &ReadOptions) -> Res
     if frequency == Frequency::Unknown {
         notes.push("a single row gives no rhythm: further stamps are step numbers".into());
     }
-    let gaps = Gaps::find(&stamps, frequency, &style);
+    let gaps = Gaps::find(&stamps, frequency.clone(), &style);
     if options.fill_gaps {
         gaps.fill(&mut stamps, &mut columns, &source, &mut notes)?;
     } else if gaps.rows > 0 {

@@ -1,21 +1,24 @@
 //! How far apart the rows of a table are, and the stamps that come next.
 
 use std::fmt;
+use std::sync::Arc;
 
 use jiff::SignedDuration;
-use jiff::civil::{Date, Weekday};
+use jiff::civil::{Date, DateTime, Weekday};
 use jiff::tz::TimeZone;
 
+use super::sessions::Sessions;
 use super::stamp::Stamp;
 
 /// The rhythm of a table's rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frequency {
     /// Nothing to go by: no time column, or fewer than two stamps. Steps are counted instead.
     Unknown,
-    /// A constant step of elapsed time, shorter than a day. Sessions with breaks (lunch, night) keep the step of their
-    /// rows, and future stamps run on with it, without the breaks.
+    /// A constant step of elapsed time, shorter than a day.
     Step(SignedDuration),
+    /// A step shorter than a day, within sessions that are the same every week: the hours in which a market trades.
+    Sessions(Arc<Sessions>),
     /// So many calendar days.
     Days(u16),
     /// Daily, but only on some days of the week; for markets Monday to Friday.
@@ -68,8 +71,8 @@ const RECENT: usize = 2_000;
 
 impl Frequency {
     /// Infers the rhythm from stamps in ascending order.
-    pub fn infer(stamps: &[Stamp]) -> Self {
-        let stamps = &stamps[stamps.len().saturating_sub(RECENT)..];
+    pub fn infer(all: &[Stamp]) -> Self {
+        let stamps = &all[all.len().saturating_sub(RECENT)..];
         if stamps.len() < 2 {
             return Frequency::Unknown;
         }
@@ -89,7 +92,9 @@ impl Frequency {
         }
         match most_common(&elapsed) {
             (step, _) if step > 0 => {
-                i64::try_from(step).map_or(Frequency::Unknown, |step| Frequency::Step(SignedDuration::from_nanos(step)))
+                let Ok(step) = i64::try_from(step).map(SignedDuration::from_nanos) else { return Frequency::Unknown };
+                Sessions::learn(all, step)
+                    .map_or(Frequency::Step(step), |sessions| Frequency::Sessions(sessions.into()))
             }
             _ => Frequency::Unknown,
         }
@@ -99,7 +104,7 @@ impl Frequency {
     /// rhythm is unknown.
     pub fn future(&self, last: Stamp, zone: Option<&TimeZone>, horizon: usize) -> Option<Vec<Stamp>> {
         let mut stamps = Vec::with_capacity(horizon.min(65_536));
-        let mut walk = Walk { frequency: *self, start: last, steps: 0, date: last.clock().date() };
+        let mut walk = Walk::new(self, last);
         for _ in 0..horizon {
             stamps.push(walk.next(zone)?);
         }
@@ -108,19 +113,24 @@ impl Frequency {
 
     /// The stamp one step after this one.
     pub(super) fn next(&self, stamp: Stamp, zone: Option<&TimeZone>) -> Option<Stamp> {
-        Walk { frequency: *self, start: stamp, steps: 0, date: stamp.clock().date() }.next(zone)
+        Walk::new(self, stamp).next(zone)
     }
 }
 
 /// A walk into the future. Steps are counted from the start, so that a short month shortens no later one.
-struct Walk {
-    frequency: Frequency,
+struct Walk<'a> {
+    frequency: &'a Frequency,
     start: Stamp,
     steps: i64,
-    date: Date,
+    /// What the clock shows now, before a zone moves what does not exist in it.
+    clock: DateTime,
 }
 
-impl Walk {
+impl<'a> Walk<'a> {
+    fn new(frequency: &'a Frequency, start: Stamp) -> Self {
+        Self { frequency, start, steps: 0, clock: start.clock() }
+    }
+
     fn next(&mut self, zone: Option<&TimeZone>) -> Option<Stamp> {
         self.steps += 1;
         match self.frequency {
@@ -129,23 +139,27 @@ impl Walk {
                 let steps = i32::try_from(self.steps).ok()?;
                 self.start.later(step.checked_mul(steps)?, zone)
             }
+            Frequency::Sessions(sessions) => {
+                self.clock = sessions.after(self.clock)?;
+                self.start.at(self.clock, zone)
+            }
             Frequency::Days(days) => {
-                self.date = self.date.checked_add(jiff::Span::new().try_days(days).ok()?).ok()?;
-                self.start.on(self.date, zone)
+                self.clock = self.clock.checked_add(jiff::Span::new().try_days(*days).ok()?).ok()?;
+                self.start.at(self.clock, zone)
             }
             Frequency::Weekdays(weekdays) => {
                 // The set is never empty, so a week suffices.
-                self.date = (0..7).find_map(|_| {
-                    self.date = self.date.tomorrow().ok()?;
-                    weekdays.contains(self.date.weekday()).then_some(self.date)
+                self.clock = (0..7).find_map(|_| {
+                    self.clock = self.clock.tomorrow().ok()?;
+                    weekdays.contains(self.clock.weekday()).then_some(self.clock)
                 })?;
-                self.start.on(self.date, zone)
+                self.start.at(self.clock, zone)
             }
             Frequency::Months { every, day } => {
-                let months = self.steps.checked_mul(i64::from(every))?;
+                let months = self.steps.checked_mul(i64::from(*every))?;
                 let first = self.start.clock().date().first_of_month();
                 let first = first.checked_add(jiff::Span::new().try_months(months).ok()?).ok()?;
-                self.start.on(day.in_month(first), zone)
+                self.start.at(day.in_month(first).to_datetime(self.start.clock().time()), zone)
             }
         }
     }
@@ -209,9 +223,17 @@ fn infer_months(stamps: &[Stamp], share_of_fixed_step: f64) -> Option<Frequency>
 /// Daily, or daily without the days of the week on which nothing happens.
 fn infer_weekdays(stamps: &[Stamp]) -> Frequency {
     let dates: Vec<Date> = stamps.iter().map(|stamp| stamp.clock().date()).collect();
+    match weekdays_of(&dates) {
+        Weekdays::ALL => Frequency::Days(1),
+        weekdays => Frequency::Weekdays(weekdays),
+    }
+}
+
+/// The days of the week on which something happens, of dates in ascending order.
+pub(super) fn weekdays_of(dates: &[Date]) -> Weekdays {
     let mut seen = [0_usize; 7];
     let mut passed = [0_usize; 7];
-    for date in &dates {
+    for date in dates {
         seen[date.weekday().to_monday_zero_offset() as usize] += 1;
     }
     for pair in dates.windows(2) {
@@ -235,9 +257,25 @@ fn infer_weekdays(stamps: &[Stamp]) -> Frequency {
         let missed = passed[day] > 9 * seen[day] && (in_weekend || passed[day] >= 4);
         weekdays |= u8::from(!missed) << day;
     }
-    match Weekdays(weekdays) {
-        Weekdays::ALL | Weekdays(0) => Frequency::Days(1),
-        weekdays => Frequency::Weekdays(weekdays),
+    if weekdays == 0 { Weekdays::ALL } else { Weekdays(weekdays) }
+}
+
+/// `every 5 minutes`, in the largest unit that divides the step.
+pub(super) fn write_step(f: &mut fmt::Formatter<'_>, step: SignedDuration) -> fmt::Result {
+    let nanoseconds = step.as_nanos();
+    let units: [(i128, &str); 6] = [
+        (3_600_000_000_000, "hour"),
+        (60_000_000_000, "minute"),
+        (1_000_000_000, "second"),
+        (1_000_000, "millisecond"),
+        (1_000, "microsecond"),
+        (1, "nanosecond"),
+    ];
+    let unit = units.iter().find(|(size, _)| nanoseconds % size == 0);
+    let (size, name) = unit.copied().unwrap_or((1, "nanosecond"));
+    match nanoseconds / size {
+        1 => write!(f, "every {name}"),
+        count => write!(f, "every {count} {name}s"),
     }
 }
 
@@ -245,23 +283,8 @@ impl fmt::Display for Frequency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Frequency::Unknown => write!(f, "unknown"),
-            Frequency::Step(step) => {
-                let nanoseconds = step.as_nanos();
-                let units: [(i128, &str); 6] = [
-                    (3_600_000_000_000, "hour"),
-                    (60_000_000_000, "minute"),
-                    (1_000_000_000, "second"),
-                    (1_000_000, "millisecond"),
-                    (1_000, "microsecond"),
-                    (1, "nanosecond"),
-                ];
-                let unit = units.iter().find(|(size, _)| nanoseconds % size == 0);
-                let (size, name) = unit.copied().unwrap_or((1, "nanosecond"));
-                match nanoseconds / size {
-                    1 => write!(f, "every {name}"),
-                    count => write!(f, "every {count} {name}s"),
-                }
-            }
+            Frequency::Step(step) => write_step(f, step),
+            Frequency::Sessions(ref sessions) => sessions.fmt(f),
             Frequency::Days(1) => write!(f, "daily"),
             Frequency::Days(7) => write!(f, "weekly"),
             Frequency::Days(days) => write!(f, "every {days} days"),
@@ -348,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_with_breaks_keep_their_step() {
+    fn breaks_seen_once_are_no_sessions() {
         let session = stamps(&[
             "2024-06-18T11:20",
             "2024-06-18T11:25",

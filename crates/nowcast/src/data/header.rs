@@ -155,7 +155,7 @@ pub(super) fn is_epoch(cell: &str) -> bool {
 }
 
 /// A name as it is compared: lower-case letters and digits only.
-pub(super) fn plain(name: &str) -> String {
+pub(crate) fn plain(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
@@ -189,7 +189,7 @@ pub(super) fn distinct(names: Vec<String>, notes: &mut Notes) -> Vec<String> {
 }
 
 /// Some names, quoted, for a message; not more than fit a line.
-pub(super) fn listed<S: AsRef<str>>(names: &[S]) -> String {
+pub(crate) fn listed<S: AsRef<str>>(names: &[S]) -> String {
     const MOST: usize = 20;
     let mut text = names.iter().take(MOST).map(|name| shown(name.as_ref())).collect::<Vec<_>>().join(", ");
     if names.len() > MOST {

@@ -45,6 +45,7 @@ mod parquet_time;
 mod parquet_write;
 mod raw;
 mod scan;
+mod sessions;
 mod stamp;
 mod stamp_column;
 mod stamp_text;
@@ -52,8 +53,10 @@ mod stamp_text;
 pub use frequency::{Frequency, MonthDay, Weekdays};
 #[cfg(feature = "parquet")]
 pub use parquet_write::{ParquetColumn, ParquetValues, write_parquet};
+pub use sessions::Sessions;
 pub use stamp::{Precision, Stamp, Style, Zone};
 
+pub(crate) use header::{listed, plain};
 use raw::Source;
 
 /// Most rows of one table.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use jiff::SignedDuration;
-use jiff::civil::{Date, DateTime, Time};
+use jiff::civil::{DateTime, Time};
 use jiff::tz::{Offset, TimeZone};
 
 /// One point in time: the reading of the clock, and the offset from UTC where the table gives one.
@@ -49,9 +49,8 @@ impl Stamp {
         Some(Self { civil: offset.to_datetime(instant), offset: Some(offset) })
     }
 
-    /// The same time of day on another date; a named zone may change its offset. `None` outside the years kept.
-    pub(super) fn on(self, date: Date, zone: Option<&TimeZone>) -> Option<Self> {
-        let civil = date.to_datetime(self.civil.time());
+    /// Another reading of the same clock; a named zone may change its offset. `None` outside the years kept.
+    pub(super) fn at(self, civil: DateTime, zone: Option<&TimeZone>) -> Option<Self> {
         let (Some(_), Some(zone)) = (self.offset, zone) else { return Some(Self { civil, ..self }) };
         let instant = zone.to_ambiguous_timestamp(civil).compatible().ok()?;
         let offset = zone.to_offset(instant);
@@ -217,7 +216,7 @@ mod tests {
     fn a_named_zone_moves_its_offset() {
         let new_york = TimeZone::get("America/New_York").unwrap();
         let before = Stamp::with_offset(date(2024, 3, 9).at(9, 30, 0, 0), Offset::constant(-5));
-        let day_later = before.on(date(2024, 3, 10), Some(&new_york)).unwrap();
+        let day_later = before.at(date(2024, 3, 10).at(9, 30, 0, 0), Some(&new_york)).unwrap();
         assert_eq!(day_later, Stamp::with_offset(date(2024, 3, 10).at(9, 30, 0, 0), Offset::constant(-4)));
         let elapsed = before.later(SignedDuration::from_hours(24), Some(&new_york)).unwrap();
         assert_eq!(elapsed, Stamp::with_offset(date(2024, 3, 10).at(10, 30, 0, 0), Offset::constant(-4)));

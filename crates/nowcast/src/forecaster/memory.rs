@@ -4,7 +4,7 @@ use std::path::Path;
 
 use nowcast_engine::extent::Live;
 
-use crate::toto::forward::Shape;
+use super::plans::PlanShape;
 use crate::{Error, Result};
 
 /// A plan grows no larger than this by itself; more would not be faster.
@@ -14,22 +14,24 @@ const COMFORTABLE_PLAN: usize = 1 << 30;
 const EFFICIENT_ROWS: usize = 1024;
 
 /// The largest capacity within `budget` bytes. `bytes` tells what a plan of a shape takes.
-pub(super) fn fit(
-    mut shape: Shape,
+pub(super) fn fit<S: PlanShape>(
+    mut shape: S,
     limit: Option<usize>,
-    mut bytes: impl FnMut(Shape) -> Result<usize>,
-) -> Result<Shape> {
+    mut bytes: impl FnMut(S) -> Result<usize>,
+) -> Result<S> {
     let budget = limit.unwrap_or(COMFORTABLE_PLAN);
     loop {
         let needed = bytes(shape)?;
-        let Live { batch, samples, .. } = shape.capacity;
+        let rows_per_sample = shape.rows_per_sample();
+        let capacity = shape.capacity();
+        let Live { batch, samples, .. } = *capacity;
         if needed <= budget || (limit.is_none() && batch == 1 && samples == 1) {
             return Ok(shape);
         }
-        if samples > 1 && (batch == 1 || batch * samples * shape.variates > EFFICIENT_ROWS) {
-            shape.capacity.samples = samples.div_ceil(2);
+        if samples > 1 && (batch == 1 || batch * samples * rows_per_sample > EFFICIENT_ROWS) {
+            capacity.samples = samples.div_ceil(2);
         } else if batch > 1 {
-            shape.capacity.batch = batch.div_ceil(2);
+            capacity.batch = batch.div_ceil(2);
         } else {
             return Err(Error::Memory(format!(
                 "one series with one sample needs {} beside weights and paths where {} are left: raise the memory limit or shorten context and horizon",
@@ -97,6 +99,11 @@ pub(super) fn check_results(bytes: Option<usize>, limit: Option<usize>) -> Resul
     }
 }
 
+/// Bytes of this many weights on a device, before they are there.
+pub(super) fn weight_estimate(parameters: u64) -> usize {
+    usize::try_from(parameters).unwrap_or(usize::MAX).saturating_mul(size_of::<f32>())
+}
+
 /// Bytes as people read them.
 pub fn in_words(bytes: usize) -> String {
     let mut value = bytes as f64;
@@ -112,7 +119,7 @@ pub fn in_words(bytes: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toto::forward::Decode;
+    use crate::toto::forward::{Decode, Shape};
 
     fn shape(batch: usize, samples: usize) -> Shape {
         Shape {

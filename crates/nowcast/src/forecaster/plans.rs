@@ -1,43 +1,86 @@
 //! Plans kept ready, the least recently used given up first.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
-use nowcast_engine::device::Executable;
+use nowcast_engine::device::{Executable, Launch, Resident};
+use nowcast_engine::extent::Live;
+use nowcast_engine::plan::{Plan, Section};
 
 use super::{Counters, memory};
-use crate::toto::Toto;
-use crate::toto::forward::{Shape, TotoPlan};
 use crate::{Error, Result};
 
+/// A model that writes plans.
+pub(crate) trait Planned {
+    /// What a plan is made for.
+    type Shape: PlanShape;
+    /// A plan and its tensors.
+    type Tensors;
+
+    /// Writes down the plan of a shape.
+    fn plan(&self, shape: Self::Shape) -> Result<Self::Tensors>;
+
+    /// The plan among its tensors.
+    fn of(tensors: &Self::Tensors) -> &Arc<Plan>;
+
+    /// The weights on their device.
+    fn resident(&self) -> &Arc<dyn Resident>;
+}
+
+/// What a plan is made for, as far as memory is concerned.
+pub(crate) trait PlanShape: Copy + Eq + Hash {
+    /// Greatest extents.
+    fn capacity(&mut self) -> &mut Live;
+
+    /// Rows of a decode pass for each sample of each item.
+    fn rows_per_sample(&self) -> usize;
+}
+
 /// A plan with its memory.
-pub(crate) struct Ready {
-    pub(crate) tensors: TotoPlan,
+pub(crate) struct Ready<M: Planned> {
+    pub(crate) tensors: M::Tensors,
     pub(crate) executable: Box<dyn Executable>,
 }
 
-impl Ready {
+impl<M: Planned> Ready<M> {
     /// Builds a plan and reserves its memory.
-    pub(crate) fn new(model: &Toto, shape: Shape) -> Result<Self> {
-        Self::of(model, model.plan(shape)?)
+    pub(crate) fn new(model: &M, shape: M::Shape) -> Result<Self> {
+        Self::of_tensors(model, model.plan(shape)?)
     }
 
     /// Reserves the memory of a plan.
-    fn of(model: &Toto, tensors: TotoPlan) -> Result<Self> {
-        let plan = Arc::clone(&tensors.plan);
-        let executable = Arc::clone(&model.resident).prepare(plan).map_err(|error| Error::Memory(error.to_string()))?;
-        Ok(Self { tensors, executable })
+    pub(crate) fn of_tensors(model: &M, tensors: M::Tensors) -> Result<Self> {
+        let plan = Arc::clone(M::of(&tensors));
+        let prepared = Arc::clone(model.resident()).prepare(plan);
+        Ok(Self { tensors, executable: prepared.map_err(|error| Error::Memory(error.to_string()))? })
+    }
+
+    /// Runs one section.
+    pub(crate) fn run(&mut self, section: Section, launch: &Launch) -> Result<()> {
+        self.executable.run(section, launch).map_err(|error| Error::Memory(error.to_string()))
     }
 }
 
+/// Sizes up to 8 have plans of their own; larger ones share a plan with at most an eighth more.
+pub(super) fn bucket(size: usize) -> usize {
+    let step = size.next_power_of_two() / 16;
+    size.next_multiple_of(step.max(1))
+}
+
 /// Plans in order of use, the latest last.
-#[derive(Default)]
-pub(super) struct PlanCache {
-    plans: Vec<(Shape, Ready)>,
+pub(super) struct PlanCache<M: Planned> {
+    plans: Vec<(M::Shape, Ready<M>)>,
     /// What plans take, so that a forecast of a known shape writes none.
-    sizes: HashMap<Shape, usize>,
+    sizes: HashMap<M::Shape, usize>,
     /// The plan written last, in case it is the one to run.
-    written: Option<(Shape, TotoPlan)>,
+    written: Option<(M::Shape, M::Tensors)>,
+}
+
+impl<M: Planned> Default for PlanCache<M> {
+    fn default() -> Self {
+        Self { plans: Vec::new(), sizes: HashMap::new(), written: None }
+    }
 }
 
 /// Sizes remembered; forgetting them costs a little time only.
@@ -46,9 +89,25 @@ const MOST_SIZES: usize = 4096;
 /// Plans are kept while they take no more than this together, if no limit says less.
 const KEPT_BYTES: usize = 2 << 30;
 
-impl PlanCache {
+impl<M: Planned> PlanCache<M> {
+    /// Bytes of all plans that are ready.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.plans.iter().map(|(_, ready)| ready.executable.plan().bytes()).sum()
+    }
+
+    /// Bytes that the plan of a shape would add.
+    pub(super) fn missing_bytes(&mut self, model: &M, shape: M::Shape, counters: &mut Counters) -> Result<usize> {
+        if self.plans.iter().any(|(other, _)| *other == shape) { Ok(0) } else { self.bytes(model, shape, counters) }
+    }
+
+    /// Gives all plans up; their sizes stay known.
+    pub(super) fn clear(&mut self) {
+        self.plans.clear();
+        self.written = None;
+    }
+
     /// Bytes of the plan of a shape, written down if its size is not known.
-    pub(super) fn bytes(&mut self, model: &Toto, shape: Shape, counters: &mut Counters) -> Result<usize> {
+    pub(super) fn bytes(&mut self, model: &M, shape: M::Shape, counters: &mut Counters) -> Result<usize> {
         if let Some(&bytes) = self.sizes.get(&shape) {
             return Ok(bytes);
         }
@@ -57,7 +116,7 @@ impl PlanCache {
         }
         let tensors = model.plan(shape)?;
         counters.plans_built += 1;
-        let bytes = tensors.plan.bytes();
+        let bytes = M::of(&tensors).bytes();
         self.sizes.insert(shape, bytes);
         self.written = Some((shape, tensors));
         Ok(bytes)
@@ -66,11 +125,11 @@ impl PlanCache {
     /// The plan of a shape, built if it is not at hand; others give way so that all fit `limit` bytes.
     pub(super) fn get(
         &mut self,
-        model: &Toto,
-        shape: Shape,
+        model: &M,
+        shape: M::Shape,
         limit: Option<usize>,
         counters: &mut Counters,
-    ) -> Result<&mut Ready> {
+    ) -> Result<&mut Ready<M>> {
         if let Some(index) = self.plans.iter().position(|(other, _)| *other == shape) {
             counters.plans_reused += 1;
             let plan = self.plans.remove(index);
@@ -89,7 +148,7 @@ impl PlanCache {
             memory::check_plan(needed)?;
             counters.planned_bytes = counters.planned_bytes.max(needed);
             let ready = match self.written.take() {
-                Some((written, tensors)) if written == shape => Ready::of(model, tensors)?,
+                Some((written, tensors)) if written == shape => Ready::of_tensors(model, tensors)?,
                 _ => {
                     counters.plans_built += 1;
                     Ready::new(model, shape)?
@@ -99,5 +158,21 @@ impl PlanCache {
         }
         let (_, ready) = self.plans.last_mut().expect("just pushed");
         Ok(ready)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_waste_at_most_an_eighth() {
+        for size in 1..10_000 {
+            let bucket = bucket(size);
+            assert!(bucket >= size && (bucket - size) * 8 <= size, "{size} {bucket}");
+            if size <= 8 {
+                assert_eq!(bucket, size);
+            }
+        }
     }
 }

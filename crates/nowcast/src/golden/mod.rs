@@ -1,26 +1,23 @@
 //! Parity with the public references: stored inputs and outputs, compared tensor by tensor.
 //!
-//! A case is a folder with `case.json`, `config.json`, `model.safetensors` and `golden.safetensors`. An error is
-//! the largest difference from the reference's f64 values; its limit is the larger of twice the reference's own f32
-//! error and 1e-6 of the tensor's largest value.
+//! A case is a folder with `case.json`, `golden.safetensors` and the model: `config.json` and `model.safetensors` for
+//! Toto, the folders `model` and `tokenizer` for Kronos. An error is the largest difference from the reference's f64
+//! values (where only f32 is stored of Kronos, from its formulas in f64); its limit is the larger of twice the
+//! reference's own f32 error and 1e-6 of the tensor's largest value. Token ids must be equal.
 
 mod compare;
+mod kronos;
 mod toto;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nowcast_engine::cpu::CpuDevice;
 use nowcast_engine::device::Device;
 use serde::Serialize;
 
+use crate::family::ModelFamily;
 use crate::{Error, Result};
-
-/// Which models' cases to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// Toto 1.0.
-    Toto,
-}
 
 /// All cases of a folder.
 #[derive(Debug, Clone, Serialize)]
@@ -71,17 +68,23 @@ impl Check {
     }
 }
 
+/// Where and how the cases run.
+struct Setting {
+    device: Arc<dyn Device>,
+    eager: bool,
+}
+
 /// Runs every case below `folder` on the CPU, its memory poisoned. See [`verify_on`].
 ///
 /// # Errors
 /// The folder cannot be read or holds no case.
 pub fn verify(
     folder: &Path,
-    family: Option<Family>,
+    family: Option<ModelFamily>,
     eager: bool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Report> {
-    verify_on(&CpuDevice::new(None).with_poisoned_memory(), folder, family, eager, progress)
+    verify_on(Arc::new(CpuDevice::new(None).with_poisoned_memory()), folder, family, eager, progress)
 }
 
 /// Runs every case below `folder`; `eager` compares the unfused, unfolded mode. `progress` hears `(done, total)`.
@@ -89,12 +92,13 @@ pub fn verify(
 /// # Errors
 /// The folder cannot be read or holds no case.
 pub fn verify_on(
-    device: &dyn Device,
+    device: Arc<dyn Device>,
     folder: &Path,
-    family: Option<Family>,
+    family: Option<ModelFamily>,
     eager: bool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Report> {
+    let setting = Setting { device, eager };
     // The name of a case is that of its folder, which `.` does not tell.
     let folder = &std::fs::canonicalize(folder).map_err(|error| Error::file(folder, error))?;
     let folders = cases(folder)?;
@@ -102,13 +106,15 @@ pub fn verify_on(
     for (done, case) in folders.iter().enumerate() {
         progress(done, folders.len());
         let name = case.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        if !name.starts_with("toto-") {
-            if family.is_none() {
+        let result = match family_of(&name) {
+            None if family.is_none() => {
                 report.skipped.push(name);
+                continue;
             }
-            continue;
-        }
-        let result = toto::verify(device, case, eager);
+            of_case if family.is_some() && of_case != family => continue,
+            None | Some(ModelFamily::Toto) => toto::verify(case, &setting),
+            Some(ModelFamily::Kronos) => kronos::verify(case, &setting),
+        };
         let (failure, checks) = match result {
             Ok(checks) => (None, checks),
             Err(error) => (Some(error.to_string()), Vec::new()),
@@ -120,12 +126,18 @@ pub fn verify_on(
     progress(folders.len(), folders.len());
     if report.cases.is_empty() {
         return Err(Error::Data(format!(
-            "{}: none of its {} cases is of a model this version verifies (toto-*)",
+            "{}: none of its {} cases is of a model to verify (toto-*, kronos-*)",
             folder.display(),
             folders.len()
         )));
     }
     Ok(report)
+}
+
+/// Told by the name of the folder.
+fn family_of(case: &str) -> Option<ModelFamily> {
+    let families = [("toto-", ModelFamily::Toto), ("kronos-", ModelFamily::Kronos)];
+    families.into_iter().find(|(prefix, _)| case.starts_with(prefix)).map(|(_, family)| family)
 }
 
 /// Folders with a `case.json`, in order of name; `folder` itself may be one.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use nowcast_engine::device::{Device, Launch};
 use nowcast_engine::extent::Live;
@@ -10,11 +11,11 @@ use nowcast_engine::student_t::{HeadParameters, Mixture};
 use nowcast_engine::token_sampling::TokenSampling;
 use serde::Deserialize;
 
-use super::Check;
 use super::compare::{SampledQuantile, Stored, against_double, against_single, largest, mutual_bound, sampled};
+use super::{Check, Setting};
 use crate::checkpoint::{Checkpoint, ModelSource};
 use crate::forecaster::plans::Ready;
-use crate::forecaster::prepare::prepare;
+use crate::forecaster::prepare_series::prepare;
 use crate::forecaster::{Decode, ForecastOptions, Forecaster, Xpos};
 use crate::series::Series;
 use crate::toto::config::TotoConfig;
@@ -44,22 +45,27 @@ struct Case<'a> {
     folder: &'a Path,
     arguments: Arguments,
     stored: Checkpoint,
-    eager: bool,
-    device: &'a dyn Device,
+    setting: &'a Setting,
 }
 
-pub(super) fn verify(device: &dyn Device, folder: &Path, eager: bool) -> Result<Vec<Check>> {
+pub(super) fn verify(folder: &Path, setting: &Setting) -> Result<Vec<Check>> {
     let path = folder.join("case.json");
     let text = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?;
     let file: CaseFile =
         serde_json::from_str(&text).map_err(|error| Error::Data(format!("{}: {error}", path.display())))?;
     let stored = Checkpoint::open(&folder.join("golden.safetensors"))?;
-    let case = Case { folder, arguments: file.args, stored, eager, device };
+    let case = Case { folder, arguments: file.args, stored, setting };
     let mut checks = case.compare("", case.arguments.labels)?;
     if case.arguments.labels {
         checks.extend(case.compare("nolabels.", false)?);
     }
     Ok(checks)
+}
+
+/// The case's model on a device.
+fn load(device: &dyn Device, folder: &Path, config: TotoConfig, options: LoadOptions) -> Result<Toto> {
+    let checkpoint = Checkpoint::open(&folder.join("model.safetensors"))?;
+    Toto::load(config, &checkpoint, device, options)
 }
 
 /// Our outputs by the names of the stored ones.
@@ -147,12 +153,20 @@ impl Case<'_> {
         Ok(mutual_bound(&check))
     }
 
+    fn config(&self) -> Result<TotoConfig> {
+        TotoConfig::from_json(&ModelSource::Folder(self.folder.to_owned()).config()?)
+    }
+
     fn load(&self, labels: bool) -> Result<Toto> {
-        let source = ModelSource::Folder(self.folder.to_owned());
-        let config = TotoConfig::from_json(&source.config()?)?;
-        let checkpoint = Checkpoint::open(&self.folder.join("model.safetensors"))?;
-        let options = LoadOptions { eager: self.eager, variate_labels: labels };
-        Toto::load(config, &checkpoint, self.device, options)
+        let options = LoadOptions { eager: self.setting.eager, variate_labels: labels };
+        load(&*self.setting.device, self.folder, self.config()?, options)
+    }
+
+    fn forecaster(&self, labels: bool) -> Result<Forecaster> {
+        let (folder, config) = (self.folder.to_owned(), self.config()?);
+        let options = LoadOptions { eager: self.setting.eager, variate_labels: labels };
+        let (shape, device) = (config.clone(), Arc::clone(&self.setting.device));
+        Forecaster::new(config, usize::MAX, Box::new(move || load(&*device, &folder, shape.clone(), options)))
     }
 
     /// `[batch]` items of `[variate, time]`.
@@ -195,7 +209,7 @@ impl Case<'_> {
     fn compute(&self, labels: bool) -> Result<Outputs> {
         let series = self.series()?;
         let mut outputs = self.observe(labels, &series)?;
-        let mut forecaster = Forecaster::new(self.load(labels)?);
+        let mut forecaster = self.forecaster(labels)?;
         for (name, xpos) in [("mean_kv", Xpos::Cached), ("mean_nokv", Xpos::Uncached)] {
             let options = ForecastOptions { decode: Decode::Mean, xpos, ..self.options() };
             let forecasts = forecaster.forecast(&series, &options)?;
@@ -271,7 +285,7 @@ impl Case<'_> {
             observe: true,
         };
         let mut ready = Ready::new(model, shape)?;
-        let gather = |part: fn(&crate::forecaster::prepare::Prepared) -> &[f32]| -> Vec<f32> {
+        let gather = |part: fn(&crate::forecaster::prepare_series::Prepared) -> &[f32]| -> Vec<f32> {
             prepared.iter().flat_map(part).copied().collect()
         };
         let executable = &mut ready.executable;
@@ -340,7 +354,7 @@ impl Case<'_> {
             return Ok(Vec::new());
         };
         let options = ForecastOptions { samples: Some(self.arguments.num_samples), paths: true, ..self.options() };
-        let forecasts = Forecaster::new(self.load(labels)?).forecast(&self.series()?, &options)?;
+        let forecasts = self.forecaster(labels)?.forecast(&self.series()?, &options)?;
         let horizon = self.arguments.prediction_length;
         let rows: usize = forecasts.iter().map(|forecast| forecast.variates().len()).sum();
         if levels.is_empty() || quantiles.len() != levels.len() * rows * horizon {

@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 
 pub use nowcast_engine::head::Head;
 pub use nowcast_engine::scaler::Scaler;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::checkpoint;
-use crate::{Error, Result};
+use crate::Result;
+use crate::checkpoint::fields::{Fields, fault, size};
 
 /// Bounds of every size: far above any published model, far below what would overflow a product of a few of them.
 const PATCH_SIZES: RangeInclusive<usize> = 1..=4_096;
@@ -55,9 +55,7 @@ impl TotoConfig {
     /// # Errors
     /// One line that names the field, its value and what is allowed.
     pub fn from_json(text: &str) -> Result<Self> {
-        let fields: Map<String, Value> =
-            serde_json::from_str(text).map_err(|error| fault(format!("is not a JSON object: {error}")))?;
-        let fields = Fields(fields);
+        let fields = Fields::read(text, "a Toto 1.0 model")?;
         let patch_size = fields.size("patch_size", PATCH_SIZES)?;
         let stride = fields.size("stride", PATCH_SIZES)?;
         if stride != patch_size {
@@ -129,7 +127,7 @@ fn layers(fields: &Fields) -> Result<Vec<LayerKind>> {
 
 fn scaler(fields: &Fields) -> Result<Scaler> {
     let stabilize = fields.flag("stabilize_with_global", true)?;
-    let exponent = match fields.0.get("scale_factor_exponent") {
+    let exponent = match fields.get("scale_factor_exponent") {
         None => 10.0,
         Some(value) => value.as_f64().filter(|exponent| EXPONENTS.contains(exponent)).ok_or_else(|| {
             fault(format!("scale_factor_exponent is {value}, allowed: {} to {}", EXPONENTS.start(), EXPONENTS.end()))
@@ -155,7 +153,7 @@ fn head(fields: &Fields) -> Result<Head> {
     match first.map(class_name) {
         Some("StudentTOutput") => Ok(Head::StudentT),
         Some("MixtureOfStudentTsOutput") => {
-            let components = fields.0.get("output_distribution_kwargs").and_then(|kwargs| kwargs.get("k_components"));
+            let components = fields.get("output_distribution_kwargs").and_then(|kwargs| kwargs.get("k_components"));
             let name = "output_distribution_kwargs.k_components";
             let components = components.ok_or_else(|| fault(format!("has no {name}")))?;
             Ok(Head::Mixture { components: size(name, components, COMPONENTS)? })
@@ -170,36 +168,6 @@ fn head(fields: &Fields) -> Result<Head> {
 fn class_name(path: &str) -> &str {
     let path = path.strip_prefix("<class '").and_then(|path| path.strip_suffix("'>")).unwrap_or(path);
     path.rsplit('.').next().unwrap_or(path)
-}
-
-struct Fields(Map<String, Value>);
-
-impl Fields {
-    fn require(&self, name: &str) -> Result<&Value> {
-        self.0.get(name).ok_or_else(|| fault(format!("has no {name}: it does not describe a Toto 1.0 model")))
-    }
-
-    fn size(&self, name: &str, allowed: RangeInclusive<usize>) -> Result<usize> {
-        size(name, self.require(name)?, allowed)
-    }
-
-    fn flag(&self, name: &str, default: bool) -> Result<bool> {
-        match self.0.get(name) {
-            None => Ok(default),
-            Some(Value::Bool(flag)) => Ok(*flag),
-            Some(other) => Err(fault(format!("{name} is {other}, allowed: true or false"))),
-        }
-    }
-}
-
-fn size(name: &str, value: &Value, allowed: RangeInclusive<usize>) -> Result<usize> {
-    let size = value.as_u64().and_then(|size| usize::try_from(size).ok()).filter(|size| allowed.contains(size));
-    size.ok_or_else(|| fault(format!("{name} is {value}, allowed: {} to {}", allowed.start(), allowed.end())))
-}
-
-/// An error about `config.json`.
-fn fault(message: String) -> Error {
-    checkpoint::fault(&format!("config.json {message}"))
 }
 
 #[cfg(test)]

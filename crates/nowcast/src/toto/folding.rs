@@ -6,6 +6,7 @@ use std::thread;
 
 use crate::Result;
 use crate::checkpoint::TensorView;
+use crate::weights::folding::{Right, multiply};
 
 /// The output head as one matrix: `unembed` followed by the distribution's projections, both linear.
 ///
@@ -42,7 +43,7 @@ pub(super) fn fold_head(heads: &Heads, unembed: &TensorView<'_>, bias: &[f64], p
                 unembed.row(position * width + index, &mut row)?;
                 target.iter_mut().zip(&row).for_each(|(wide, &narrow)| *wide = f64::from(narrow));
             }
-            multiply(&heads.weight, &block, &mut product, width);
+            multiply(&heads.weight, Right::Plain(&block), &mut product, width);
             weight.iter_mut().zip(&product).for_each(|(narrow, &wide)| *narrow = wide as f32);
             let bias = &bias[position * width..(position + 1) * width];
             for (output, value) in folded_bias.iter_mut().enumerate() {
@@ -61,50 +62,4 @@ pub(super) fn fold_head(heads: &Heads, unembed: &TensorView<'_>, bias: &[f64], p
         joined.fold(mine, Result::and)
     })?;
     Ok(folded)
-}
-
-/// `left [m, width] · right [width, width]`, row-major.
-fn multiply(left: &[f64], right: &[f64], out: &mut [f64], width: usize) {
-    let rows = left.len() / width;
-    assert!(right.len() == width * width && out.len() == rows * width);
-    let stride = width as isize;
-    // SAFETY: the three slices hold `rows x width`, `width x width` and `rows x width` values, as just asserted.
-    unsafe {
-        matrixmultiply::dgemm(
-            rows,
-            width,
-            width,
-            1.0,
-            left.as_ptr(),
-            stride,
-            1,
-            right.as_ptr(),
-            stride,
-            1,
-            0.0,
-            out.as_mut_ptr(),
-            stride,
-            1,
-        );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn multiplication_agrees_with_plain_loops() {
-        let left: Vec<f64> = (0..3 * 5).map(|i| f64::from(i).sin()).collect();
-        let right: Vec<f64> = (0..25).map(|i| f64::from(i).cos()).collect();
-        let mut out = vec![f64::NAN; 15];
-        multiply(&left, &right, &mut out, 5);
-        for row in 0..3 {
-            for column in 0..5 {
-                let expected: f64 = (0..5).map(|k| left[row * 5 + k] * right[k * 5 + column]).sum();
-                // Five products, each of size at most 1: a handful of f64 roundings.
-                assert!((out[row * 5 + column] - expected).abs() < 10.0 * f64::EPSILON);
-            }
-        }
-    }
 }

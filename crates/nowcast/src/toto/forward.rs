@@ -119,7 +119,7 @@ struct Forward<'a> {
 
 impl Toto {
     /// Writes down one forecast of this shape.
-    pub(crate) fn plan(&self, shape: Shape) -> Result<TotoPlan> {
+    pub(super) fn write_plan(&self, shape: Shape) -> Result<TotoPlan> {
         let mut plan = PlanBuilder::new(shape.capacity, !self.options.eager);
         let series = Rows::batch().times(shape.variates);
         let context = series.times_context(0);

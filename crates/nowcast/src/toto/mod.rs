@@ -15,9 +15,12 @@ mod weights;
 use std::sync::Arc;
 
 use nowcast_engine::device::{Device, Resident};
+use nowcast_engine::extent::Live;
+use nowcast_engine::plan::Plan;
 use nowcast_engine::weights::WeightList;
 
 use crate::checkpoint::Checkpoint;
+use crate::forecaster::plans::{PlanShape, Planned};
 use crate::{Error, Result};
 use config::TotoConfig;
 use weights::TotoWeights;
@@ -69,5 +72,32 @@ impl Toto {
     /// Tokens that stand before the context: one label, or none.
     pub(crate) fn prepended_tokens(&self) -> usize {
         usize::from(self.options.variate_labels)
+    }
+}
+
+impl Planned for Toto {
+    type Shape = forward::Shape;
+    type Tensors = forward::TotoPlan;
+
+    fn plan(&self, shape: Self::Shape) -> Result<Self::Tensors> {
+        self.write_plan(shape)
+    }
+
+    fn of(tensors: &Self::Tensors) -> &Arc<Plan> {
+        &tensors.plan
+    }
+
+    fn resident(&self) -> &Arc<dyn Resident> {
+        &self.resident
+    }
+}
+
+impl PlanShape for forward::Shape {
+    fn capacity(&mut self) -> &mut Live {
+        &mut self.capacity
+    }
+
+    fn rows_per_sample(&self) -> usize {
+        self.variates
     }
 }

@@ -1,3 +1,5 @@
+use serde_json::Map;
+
 use super::*;
 
 /// The arguments of Datadog/Toto-Open-Base-1.0 in the published format.

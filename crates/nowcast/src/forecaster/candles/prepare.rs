@@ -1,0 +1,38 @@
+//! From candles to what a plan takes.
+
+use nowcast_engine::random::series_key;
+
+use crate::candles::{Candles, time_features};
+use crate::kronos::normalise::Units;
+use crate::{Error, Result};
+
+/// One market, ready for a plan.
+pub(crate) struct Prepared {
+    pub(crate) units: Units,
+    /// `[context, 6]`, normalised and clipped.
+    pub(crate) candles: Vec<f32>,
+    /// `[context + horizon, 5]`
+    pub(crate) stamps: Vec<i32>,
+    pub(crate) stream: i32,
+    /// Candles of context.
+    pub(crate) context: usize,
+}
+
+/// Takes the last `context` candles of a market.
+pub(crate) fn prepare(market: &Candles, context: usize, horizon: usize, clip: f32) -> Result<Prepared> {
+    if market.future().len() < horizon {
+        return Err(Error::Data(format!(
+            "{:?} tells the times of {} future candles where {horizon} are asked for: give one for each",
+            market.name(),
+            market.future().len()
+        )));
+    }
+    let first = market.len().saturating_sub(context);
+    // The reference casts to f32 before it normalises.
+    let rows: Vec<[f32; 6]> = market.rows()[first..].iter().map(|row| row.map(|value| value as f32)).collect();
+    let units = Units::of(&rows);
+    let candles = units.normalise(&rows, clip).concat();
+    let times = market.stamps()[first..].iter().chain(&market.future()[..horizon]);
+    let stamps = times.flat_map(time_features).collect();
+    Ok(Prepared { units, candles, stamps, stream: series_key(market.name()) as i32, context: rows.len() })
+}

@@ -1,0 +1,388 @@
+//! Toto's way of the data: series are padded to patches, grouped by shape, run through plans, and answered.
+
+mod options;
+pub(crate) mod prepare;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use nowcast_engine::cpu::CpuDevice;
+use nowcast_engine::device::{Device, Launch};
+use nowcast_engine::extent::Live;
+use nowcast_engine::plan::Section;
+use nowcast_engine::student_t::HeadParameters;
+use nowcast_engine::token_sampling::TokenSampling;
+
+pub use options::{DEFAULT_SAMPLES, Decode, ForecastOptions, Xpos};
+
+use super::budget::MemoryBudget;
+use super::keeper::{Keeper, Load};
+use super::plans::{Planned, Ready, bucket};
+use super::{Counters, memory};
+use crate::checkpoint::{HubOptions, ModelSource, resolve};
+use crate::forecast::{Distribution, Forecast, VariateForecast};
+use crate::series::Series;
+use crate::toto::config::TotoConfig;
+use crate::toto::forward::{self, MixtureTensors, Output, Shape};
+use crate::toto::{LoadOptions, Toto};
+use crate::{Error, Result};
+use prepare::{Prepared, prepare};
+
+/// Steps of history that suit a published Toto checkpoint; it was trained on up to this many.
+const TOTO_CONTEXT: usize = 4096;
+/// Steps of history that suit the shipped model.
+const NANO_CONTEXT: usize = 512;
+
+/// A model ready to forecast; the [crate documentation](crate) shows one at work.
+pub struct Forecaster {
+    config: TotoConfig,
+    keeper: Keeper<Toto>,
+    default_context: usize,
+}
+
+impl Forecaster {
+    /// Loads a model onto the CPU: `nano`, a directory, or the id of a Hugging Face repository.
+    ///
+    /// # Errors
+    /// The model cannot be found or does not fit its config.
+    pub fn load(model: &str) -> Result<Self> {
+        let source = resolve(model, &HubOptions::from_environment())?;
+        Self::load_with(&source, Arc::new(CpuDevice::new(None)), LoadOptions::default())
+    }
+
+    /// Loads a model onto a device.
+    ///
+    /// # Errors
+    /// The checkpoint does not fit its config, or the device has no room for it.
+    pub fn load_with(source: &ModelSource, device: Arc<dyn Device>, options: LoadOptions) -> Result<Self> {
+        let config = TotoConfig::from_json(&source.config()?)?;
+        let default_context = match source {
+            ModelSource::BuiltIn { .. } => NANO_CONTEXT,
+            ModelSource::Folder(_) => TOTO_CONTEXT,
+        };
+        let (source, shape) = (source.clone(), config.clone());
+        let load = move || Toto::load(shape.clone(), &source.checkpoint()?, &*device, options);
+        Self::new(config, default_context, Box::new(load))
+    }
+
+    /// A forecaster whose model is brought onto its device by `load`.
+    pub(crate) fn new(config: TotoConfig, default_context: usize, load: Load<Toto>) -> Result<Self> {
+        let estimate = memory::weight_estimate(config.parameters());
+        Ok(Self { config, keeper: Keeper::new(estimate, load)?, default_context })
+    }
+
+    /// Shares a memory budget with other forecasters.
+    ///
+    /// # Errors
+    /// The weights alone exceed it.
+    pub fn with_budget(mut self, budget: &MemoryBudget) -> Result<Self> {
+        self.keeper.join(budget)?;
+        Ok(self)
+    }
+
+    /// Gives the memory of weights and plans back; the next forecast loads the weights again.
+    pub fn unload(&mut self) {
+        self.keeper.unload();
+    }
+
+    /// The architecture.
+    pub fn config(&self) -> &TotoConfig {
+        &self.config
+    }
+
+    /// Bytes of the weights on the device, also while they are unloaded.
+    pub fn weight_bytes(&self) -> usize {
+        self.keeper.weight_bytes()
+    }
+
+    /// Bytes of weights and plans that are held now.
+    pub fn held_bytes(&self) -> usize {
+        self.keeper.held_bytes()
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> Counters {
+        self.keeper.counters()
+    }
+
+    /// Past steps looked at when [`ForecastOptions::context`] is `None`.
+    pub fn default_context(&self) -> usize {
+        self.default_context
+    }
+
+    /// Bytes of the plan that would serve one series of `context` steps and this many variates.
+    ///
+    /// # Errors
+    /// The options are out of range, or sizes overflow.
+    pub fn planned_bytes(&self, context: usize, variates: usize, options: &ForecastOptions) -> Result<usize> {
+        options.check(self.patch_size())?;
+        let patches = context.div_ceil(self.patch_size()).max(1);
+        let group = Group { variates, exogenous: 0, known_future: false, patches };
+        let results = self.path_bytes(variates, options).unwrap_or(usize::MAX);
+        let work = self.keeper.at_work()?;
+        let bytes = |shape| Ok(work.model().plan(shape)?.plan.bytes());
+        let limit = work.plan_limit(results, options.memory_limit)?;
+        bytes(memory::fit(self.shape(group, 1, options), limit, bytes)?)
+    }
+
+    /// Forecasts every series on its own; each answer has the digits it would have alone.
+    ///
+    /// # Errors
+    /// Options out of range, a series without values, or not enough memory.
+    pub fn forecast(&mut self, series: &[Series], options: &ForecastOptions) -> Result<Vec<Forecast>> {
+        self.forecast_with_progress(series, options, &mut |_, _| ())
+    }
+
+    /// As [`Self::forecast`]; `progress` hears how much of the work is done, as `(done, total)`.
+    ///
+    /// # Errors
+    /// As [`Self::forecast`].
+    pub fn forecast_with_progress(
+        &mut self,
+        series: &[Series],
+        options: &ForecastOptions,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Vec<Forecast>> {
+        options.check(self.patch_size())?;
+        let context = options.context.unwrap_or(self.default_context);
+        let variates: usize = series.iter().map(Series::variates).sum();
+        let results = memory::check_results(self.path_bytes(variates, options), options.memory_limit)?;
+        let mut groups: BTreeMap<Group, Vec<(usize, Prepared)>> = BTreeMap::new();
+        for (index, one) in series.iter().enumerate() {
+            let prepared = prepare(one, context, self.patch_size())?;
+            groups.entry(Group::of(one, prepared.patches)).or_default().push((index, prepared));
+        }
+        let samples = self.samples(options);
+        let (mut done, total) = (0, series.len() * samples);
+        let mut forecasts: Vec<Option<Forecast>> = series.iter().map(|_| None).collect();
+        let mut work = self.keeper.at_work()?;
+        let limit = work.plan_limit(results, options.memory_limit)?;
+        for (group, members) in groups {
+            let shape = self.shape(group, members.len(), options);
+            let (model, plans, counters) = work.parts();
+            let shape = memory::fit(shape, limit, |shape| plans.bytes(model, shape, counters))?;
+            for batch in members.chunks(shape.capacity.batch) {
+                work.make_room(shape, results, limit)?;
+                let (model, plans, counters) = work.parts();
+                let ready = plans.get(model, shape, limit, counters)?;
+                let chunks = samples.div_ceil(shape.capacity.samples) as u64;
+                let before = ready.executable.activity();
+                let run = Run { series, batch, options, shape, samples };
+                let answers = run.forecast(ready, self.config.head.components(), &mut |paths| {
+                    done += paths;
+                    progress(done, total);
+                })?;
+                counters.add(before, ready.executable.activity());
+                let plan = ready.executable.plan();
+                counters.operations_run += plan.operations(Section::Prefill).len() as u64
+                    + chunks * plan.operations(Section::Decode).len() as u64;
+                for ((index, _), answer) in batch.iter().zip(answers) {
+                    forecasts[*index] = Some(answer);
+                }
+            }
+        }
+        Ok(forecasts.into_iter().map(|forecast| forecast.expect("every series belongs to one group")).collect())
+    }
+
+    fn patch_size(&self) -> usize {
+        self.config.patch_size
+    }
+
+    /// Paths of every series: 1 where nothing is sampled.
+    fn samples(&self, options: &ForecastOptions) -> usize {
+        let sampled = options.decode == Decode::Sample && !options.is_exact(self.patch_size());
+        if sampled { options.samples.unwrap_or(DEFAULT_SAMPLES) } else { 1 }
+    }
+
+    /// Bytes of the answer's paths for this many variates; `None` where they overflow.
+    pub fn path_bytes(&self, variates: usize, options: &ForecastOptions) -> Option<usize> {
+        let values = variates.checked_mul(self.samples(options))?.checked_mul(options.horizon)?;
+        values.checked_mul(size_of::<f32>())
+    }
+
+    /// The shape of a group as a whole, whether or not it fits.
+    fn shape(&self, group: Group, batch: usize, options: &ForecastOptions) -> Shape {
+        let decode = match options.decode {
+            Decode::Mean => forward::Decode::Mean,
+            Decode::Sample if options.is_exact(self.patch_size()) => forward::Decode::Exact,
+            Decode::Sample => forward::Decode::Sample,
+        };
+        Shape {
+            capacity: Live { batch: bucket(batch), context: bucket(group.patches), samples: self.samples(options) },
+            variates: group.variates,
+            exogenous: group.exogenous,
+            known_future: group.known_future,
+            horizon: options.horizon,
+            decode,
+            uncached_xpos: options.xpos == Xpos::Uncached,
+            observe: false,
+        }
+    }
+}
+
+/// What series must share to run in one plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    variates: usize,
+    exogenous: usize,
+    known_future: bool,
+    patches: usize,
+}
+
+impl Group {
+    fn of(series: &Series, patches: usize) -> Self {
+        Self {
+            variates: series.variates(),
+            exogenous: series.exogenous(),
+            known_future: !series.future().is_empty(),
+            patches,
+        }
+    }
+}
+
+/// One batch on its way through a plan.
+struct Run<'a> {
+    series: &'a [Series],
+    batch: &'a [(usize, Prepared)],
+    options: &'a ForecastOptions,
+    shape: Shape,
+    samples: usize,
+}
+
+impl Run<'_> {
+    fn forecast(
+        &self,
+        ready: &mut Ready<Toto>,
+        components: usize,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Forecast>> {
+        self.write(ready);
+        let live = Live { batch: self.batch.len(), context: self.batch[0].1.patches, samples: 1 };
+        let token_sampling = TokenSampling::default();
+        let mut launch = Launch { live, seed: self.options.seed, first_sample: 0, token_sampling };
+        ready.run(Section::Prefill, &launch)?;
+        match ready.tensors.output {
+            Output::Mixture(tensors) => {
+                ready.run(Section::Decode, &launch)?;
+                progress(self.batch.len());
+                self.mixtures(ready, tensors, components)
+            }
+            Output::Paths(tensor) => {
+                let horizon = self.options.horizon;
+                let rows = self.batch.len() * self.shape.variates;
+                let mut paths = vec![vec![0.0; self.samples * horizon]; rows];
+                let mut chunk = vec![0.0; rows * self.shape.capacity.samples * horizon];
+                for first in (0..self.samples).step_by(self.shape.capacity.samples) {
+                    let live_samples = self.shape.capacity.samples.min(self.samples - first);
+                    launch.live.samples = live_samples;
+                    launch.first_sample = first as u32;
+                    ready.run(Section::Decode, &launch)?;
+                    let chunk = &mut chunk[..rows * live_samples * horizon];
+                    ready.executable.read(tensor, chunk);
+                    for (row, part) in chunk.chunks(live_samples * horizon).enumerate() {
+                        let start = first * horizon;
+                        paths[row][start..start + part.len()]
+                            .iter_mut()
+                            .zip(part)
+                            .for_each(|(path, &value)| *path = value as f32);
+                    }
+                    progress(self.batch.len() * live_samples);
+                }
+                self.assemble(|row, _| {
+                    let values = std::mem::take(&mut paths[row]);
+                    Ok(match self.options.decode {
+                        Decode::Mean => Distribution::Mean(values),
+                        Decode::Sample => Distribution::Paths { samples: self.samples, values },
+                    })
+                })
+            }
+        }
+    }
+
+    fn write(&self, ready: &mut Ready<Toto>) {
+        let gather = |part: fn(&Prepared) -> &[f32]| -> Vec<f32> {
+            self.batch.iter().flat_map(|(_, prepared)| part(prepared)).copied().collect()
+        };
+        let integers = |part: fn(&Prepared) -> &[i32]| -> Vec<i32> {
+            self.batch.iter().flat_map(|(_, prepared)| part(prepared)).copied().collect()
+        };
+        ready.executable.write(ready.tensors.values, &gather(|prepared| &prepared.values));
+        ready.executable.write(ready.tensors.mask, &gather(|prepared| &prepared.mask));
+        ready.executable.write_integers(ready.tensors.groups, &integers(|prepared| &prepared.groups));
+        ready.executable.write_integers(ready.tensors.streams, &integers(|prepared| &prepared.streams));
+        if let Some(future) = ready.tensors.future {
+            let values: Vec<f32> = self.batch.iter().flat_map(|(index, _)| self.future(&self.series[*index])).collect();
+            ready.executable.write(future, &values);
+        }
+    }
+
+    /// Known future of one series, `[exogenous, horizon]`: cut to the horizon, zero past its end.
+    fn future(&self, series: &Series) -> Vec<f32> {
+        let horizon = self.options.horizon;
+        let known = series.future().len() / series.exogenous().max(1);
+        let mut values = vec![0.0; series.exogenous() * horizon];
+        for (row, future) in values.chunks_mut(horizon).zip(series.future().chunks(known.max(1))) {
+            let length = known.min(horizon);
+            row[..length].copy_from_slice(&future[..length]);
+        }
+        values
+    }
+
+    fn mixtures(&self, ready: &mut Ready<Toto>, tensors: MixtureTensors, components: usize) -> Result<Vec<Forecast>> {
+        let rows = self.batch.len() * self.shape.variates;
+        let positions = self.options.horizon;
+        let mut read = |tensor, width: usize| {
+            let mut values = vec![0.0f64; rows * width];
+            ready.executable.read(tensor, &mut values);
+            values
+        };
+        let width = positions * components;
+        let degrees = read(tensors.degrees_of_freedom, width);
+        let locations = read(tensors.location, width);
+        let scales = read(tensors.scale, width);
+        let logits = read(tensors.logits, width);
+        let patch = tensors.affine_location.width;
+        let affine_locations = read(tensors.affine_location, patch);
+        let affine_scales = read(tensors.affine_scale, patch);
+        self.assemble(|row, name| {
+            let steps = (0..positions).map(|position| {
+                let at = (row * positions + position) * components..(row * positions + position + 1) * components;
+                let scale = affine_scales[row * patch + position];
+                let location = affine_locations[row * patch + position];
+                let parameters = HeadParameters {
+                    degrees_of_freedom: &degrees[at.clone()],
+                    locations: &locations[at.clone()],
+                    scales: &scales[at.clone()],
+                    logits: &logits[at],
+                };
+                parameters
+                    .mixture(location, scale)
+                    .map_err(|error| Error::Data(format!("the forecast of {name:?} is not finite: {error}")))
+            });
+            Ok(Distribution::Mixture(steps.collect::<Result<_>>()?))
+        })
+    }
+
+    /// Forecasts from one distribution for each row; exogenous variates with a known future answer with it.
+    fn assemble(&self, mut distribution: impl FnMut(usize, &str) -> Result<Distribution>) -> Result<Vec<Forecast>> {
+        let variates = self.shape.variates;
+        let of_item = |(item, (index, _)): (usize, &(usize, Prepared))| {
+            let series = &self.series[*index];
+            let future = self.future(series);
+            let forecasts = series.names().iter().enumerate().map(|(variate, name)| {
+                let known =
+                    (variate + series.exogenous()).checked_sub(variates).filter(|_| !series.future().is_empty());
+                let answer = match known {
+                    Some(row) => {
+                        let values = future[row * self.options.horizon..(row + 1) * self.options.horizon].to_vec();
+                        Distribution::Paths { samples: 1, values }
+                    }
+                    None => distribution(item * variates + variate, name)?,
+                };
+                VariateForecast::new(name.clone(), answer)
+            });
+            Forecast::new(forecasts.collect::<Result<_>>()?)
+        };
+        self.batch.iter().enumerate().map(of_item).collect()
+    }
+}

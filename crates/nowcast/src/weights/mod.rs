@@ -1,0 +1,11 @@
+//! Tensors of a checkpoint on their way to a device: stacked, permuted, folded.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `loader` | matrices whose rows come from stored tensors |
+//! | `folding` | products of weights, taken once in f64 |
+
+pub(crate) mod folding;
+mod loader;
+
+pub(crate) use loader::{Loader, Matrix, NormLinear, Stored, plain_rows};
