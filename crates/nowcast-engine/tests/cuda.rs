@@ -19,7 +19,7 @@ use nowcast_engine::operation::{self, CachePart, Operation, Rotation, Tokens};
 use nowcast_engine::plan::{Element, PlanBuilder, Section, Tensor};
 use nowcast_engine::rotary::{Pairing, Rotary};
 use nowcast_engine::scaler::{STATE_WIDTH, Scaler};
-use nowcast_engine::token_sampling::TokenSampling;
+use nowcast_engine::token_sampling::{Filter, TokenSampling};
 use nowcast_engine::weights::{Activation, LinearId, LinearSource, WeightList};
 
 /// The devices to test; a missing compiler or GPU is said aloud.
@@ -107,7 +107,13 @@ impl<'a> Case<'a> {
             for (tensor, values) in &self.integers {
                 executable.write_integers(*tensor, &values[..tensor.rows.count(live) * tensor.width]);
             }
-            let token_sampling = TokenSampling::default();
+            // Every run filters in another way.
+            let token_sampling = match run % 4 {
+                0 => TokenSampling::default(),
+                1 => TokenSampling { temperature: 0.7, top_k: 9, ..TokenSampling::default() },
+                2 => TokenSampling { temperature: 1.5, top_p: 0.8, ..TokenSampling::default() },
+                _ => TokenSampling { temperature: 1.0, top_k: 30, top_p: 0.6, filter: Filter::Both },
+            };
             let launch = Launch { live, seed: 0xFEDC_BA98_7654_3210 + run as u64, first_sample: 3, token_sampling };
             executable.run(Section::Prefill, &launch).unwrap();
             executable.run(Section::Decode, &launch).unwrap();
@@ -559,6 +565,74 @@ fn rows_that_move() {
         case
     };
     compare(build, &[live(2, 5, 4), live(1, 2, 3)], EXACT);
+}
+
+/// Everything between integers and integers, every draw under one filter.
+fn tokens<'a>(shared: bool) -> Case<'a> {
+    const BITS: usize = 7;
+    let mut case = Case::new(live(2, 5, 11));
+    let vocabulary = 1 << BITS;
+    let tables: Vec<_> = (0..10)
+        .map(|salt| {
+            let width = if salt % 2 == 0 { 12 } else { 20 };
+            case.list.table(width, (0..vocabulary * width).map(|i| scattered(i, salt)).collect())
+        })
+        .collect();
+    let series = Rows::batch();
+    let signs = case.input(series.times_context(0), 2 * BITS, 1.0);
+    let pairs = case.plan.tensor_of(Element::I32, series.times_context(0), 2);
+    case.plan.push(Operation::QuantiseBits(operation::QuantiseBits { input: signs, first_bits: BITS, output: pairs }));
+    case.output("pairs", pairs);
+    let stamps = case.integers(Rows::fixed(7).times_context(0), 3, |index| (index * 37 % 128) as i32);
+    let embedded = case.plan.tensor(series.times_context(0), 32);
+    let terms = tables.iter().enumerate().map(|(which, &table)| operation::EmbedTerm {
+        table,
+        index: if which < 5 { pairs } else { stamps },
+        groups: if which < 5 { series } else { Rows::fixed(1) },
+        first: if which < 5 { Rows::fixed(0) } else { Rows::fixed(2) },
+        column: which % 2,
+        output_column: if which % 2 == 0 { 0 } else { 12 },
+    });
+    let terms = terms.collect();
+    let tokens = Rows::fixed(1).times_context(0);
+    case.plan.push(Operation::Embed(operation::Embed { terms, tokens, output: embedded }));
+    case.output("embedded", embedded);
+    let last = case.plan.last_row(embedded, series);
+    let streams = case.integers(series, 1, |index| index as i32 - 9);
+    let paths = series.times_samples();
+    let rows = if shared { series } else { paths };
+    let logits = case.input(rows, vocabulary, 4.0);
+    case.plan.begin_decode();
+    let repeated = case.plan.tensor(paths, 32);
+    case.plan.push(Operation::RepeatRows(operation::RepeatRows { input: last, output: repeated }));
+    case.output("repeated", repeated);
+    let weights = case.plan.tensor_of(Element::F64, rows, vocabulary);
+    let tokens = case.plan.tensor_of(Element::I32, paths, 2);
+    for position in 0..2 {
+        case.plan.push(Operation::SampleToken(operation::SampleToken {
+            logits,
+            weights,
+            shared,
+            streams,
+            tokens,
+            column: position,
+            step: 3,
+            position,
+        }));
+    }
+    case.output("weights", weights);
+    case.output("tokens", tokens);
+    // Ties, of which top-p keeps some.
+    let logits = case.floats.last_mut().unwrap();
+    logits.1.iter_mut().for_each(|logit| *logit = (*logit * 4.0).round() / 4.0);
+    case
+}
+
+#[test]
+fn tokens_are_embedded_and_drawn_as_on_the_cpu() {
+    for shared in [true, false] {
+        compare(|| tokens(shared), &[live(2, 5, 11), live(1, 2, 3), live(2, 1, 4), live(1, 5, 11)], EXACT);
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::argument::Fields;
 use super::device::CudaWeights;
 use super::machine::{DeviceMemory, HostMemory, KernelLaunch, Queue};
 use super::record::{Recording, record};
@@ -12,9 +13,10 @@ use crate::device::{Activity, Executable, Launch};
 use crate::error::Result;
 use crate::extent::Live;
 use crate::plan::{Element, Plan, Section, Tensor};
+use crate::token_sampling::Filter;
 
 /// Bytes of the structure `Live` in the kernels' sources.
-const LIVE_BYTES: usize = 24;
+const LIVE_BYTES: usize = 48;
 const ALIGNMENT: usize = 256;
 
 /// A tensor that the host writes or reads, and its place in the staging memory.
@@ -113,10 +115,23 @@ impl CudaExecutable {
 
     fn write_live(&mut self, launch: &Launch) {
         let Live { batch, context, samples } = launch.live;
-        let seed = [launch.seed as u32, (launch.seed >> 32) as u32];
-        let words = [batch as u32, context as u32, samples as u32, launch.first_sample, seed[0], seed[1]];
-        let bytes = self.staging.contents_mut()[..LIVE_BYTES].chunks_exact_mut(4);
-        bytes.zip(words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_ne_bytes()));
+        let sampling = &launch.token_sampling;
+        let live = Fields::default()
+            .push(batch as u32)
+            .push(context as u32)
+            .push(samples as u32)
+            .push(launch.first_sample)
+            .push(launch.seed as u32)
+            .push((launch.seed >> 32) as u32)
+            .push(sampling.temperature)
+            // No vocabulary is that large: all tokens are kept either way.
+            .push(i32::try_from(sampling.top_k).unwrap_or(i32::MAX))
+            .push(sampling.top_p)
+            .push(i32::from(sampling.filter == Filter::Both))
+            .finish();
+        assert_eq!(live.length, LIVE_BYTES, "the structure of the kernels");
+        let bytes = self.staging.contents_mut()[..LIVE_BYTES].chunks_exact_mut(8);
+        bytes.zip(live.words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_ne_bytes()));
     }
 
     /// Copies of the live extents and of the inputs, all of them or those that changed.

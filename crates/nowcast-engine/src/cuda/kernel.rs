@@ -26,6 +26,7 @@ pub(super) const SOURCES: &[Source] = sources![
     "attention.cu",
     "mixture.cu",
     "rows.cu",
+    "tokens.cu",
 ];
 
 macro_rules! kernels {
@@ -66,4 +67,7 @@ kernels! {
     "rows.cu":
         PrependLabel = "prepend_label", LastRow = "last_row", OverwriteExogenous = "overwrite_exogenous",
         AddRows = "add_rows", NormRows = "norm_rows", SwiGlu = "swiglu";
+    "tokens.cu":
+        RepeatRows = "repeat_rows", Embed = "embed", QuantiseBits = "quantise_bits", WeighTokens = "weigh_tokens",
+        DrawToken = "draw_token";
 }

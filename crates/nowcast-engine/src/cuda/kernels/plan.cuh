@@ -28,6 +28,12 @@ struct Live {
     u32 first_sample;
     u32 seed_low;
     u32 seed_high;
+    // How tokens are drawn from logits.
+    float temperature;
+    int top_k;
+    double top_p;
+    int both_filters;
+    int reserved;
 };
 
 // A number of rows: a fixed factor times live extents.

@@ -8,6 +8,7 @@ mod mixture;
 mod rotary;
 mod rows;
 mod scaler;
+mod tokens;
 
 use std::sync::Arc;
 
@@ -125,10 +126,10 @@ impl Recorder<'_> {
             Operation::AttendPaths(op) => self.attend_paths(op),
             Operation::AttendGroup(op) => self.attend_group(op),
             Operation::LastRow(op) => self.last_row(op),
-            Operation::RepeatRows(_) => Err(missing("RepeatRows")),
-            Operation::Embed(_) => Err(missing("Embed")),
-            Operation::QuantiseBits(_) => Err(missing("QuantiseBits")),
-            Operation::SampleToken(_) => Err(missing("SampleToken")),
+            Operation::RepeatRows(op) => self.repeat_rows(op),
+            Operation::Embed(op) => self.embed(op),
+            Operation::QuantiseBits(op) => self.quantise_bits(op),
+            Operation::SampleToken(op) => self.sample_token(op),
             Operation::ActivateMixture(op) => self.activate_mixture(op),
             Operation::MeanMixture(op) => self.draw(Kernel::MeanMixture, op),
             Operation::SampleMixture(op) => self.draw(Kernel::SampleMixture, op),
@@ -187,8 +188,4 @@ fn rows(rows: Rows) -> Result<KernelRows> {
 /// A number as kernels take it.
 fn int(value: usize) -> Result<i32> {
     i32::try_from(value).map_err(|_| Error::Overflow)
-}
-
-fn missing(operation: &str) -> Error {
-    Error::Device(format!("the operation {operation} has no CUDA kernel yet: use --device cpu"))
 }

@@ -71,6 +71,12 @@ inline float __shfl_sync(unsigned, float value, int lane) {
     memcpy(&value, &bits, 4);
     return value;
 }
+// Blocks run one thread at a time.
+inline int atomicMin(int* address, int value) {
+    int before = *address;
+    if (value < before) *address = value;
+    return before;
+}
 inline float __shfl_xor_sync(unsigned mask, float value, int difference) {
     return __shfl_sync(mask, value, (threadIdx.x % 32) ^ difference);
 }
