@@ -222,11 +222,19 @@ fn products_of_few_rows() {
 
 #[test]
 fn products_of_many_rows() {
-    for (rows, inputs) in [(65, 257), (130, 768), (200, 3072), (67, 832)] {
-        let lives = [live(rows, 1, 1), live(rows - 64, 1, 1)];
+    for (rows, inputs) in [(17, 768), (65, 257), (130, 768), (200, 3072), (67, 832)] {
+        let lives = [live(rows, 1, 1), live(rows / 3, 1, 1)];
         compare(|| product(rows, inputs, 100, Activation::None, 40..99), &lives, EXACT);
         compare(|| product(rows, inputs, 40, Activation::SwiGlu, 0..40), &lives, EXACT);
     }
+}
+
+#[test]
+fn products_of_thousands_of_rows() {
+    // Enough tiles for the kernel with large ones.
+    let lives = [live(1500, 1, 1), live(1409, 1, 1)];
+    compare(|| product(1500, 288, 950, Activation::None, 7..929), &lives, EXACT);
+    compare(|| product(1500, 288, 450, Activation::SwiGlu, 0..450), &lives, EXACT);
 }
 
 const SCALERS: [Scaler; 4] = [

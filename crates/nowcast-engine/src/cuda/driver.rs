@@ -54,6 +54,7 @@ pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>> {
         functions: Vec::new(),
         most_shared_bytes: shared_bytes - STATIC_SHARED_BYTES,
         multiprocessors,
+        starts_early: major >= 9,
         context,
     };
     gpu.load(&codes)?;
@@ -106,6 +107,8 @@ struct Gpu {
     functions: Vec<sys::CUfunction>,
     most_shared_bytes: usize,
     multiprocessors: usize,
+    /// Whether a kernel may start while the one before it ends (from architecture 9.0 on).
+    starts_early: bool,
     context: Arc<CudaContext>,
 }
 
@@ -219,7 +222,7 @@ impl Machine for Gpu {
 
     fn queue(self: Arc<Self>) -> Result<Box<dyn Queue>> {
         let stream = self.context.new_stream().map_err(|error| failure("opening a stream", error))?;
-        Ok(Box::new(Stream { graphs: Vec::new(), stream, gpu: self }))
+        Ok(Box::new(Stream { graphs: Vec::new(), stream, gpu: self, follows_kernel: false }))
     }
 }
 
@@ -236,6 +239,8 @@ struct Stream {
     graphs: Vec<Graph>,
     stream: Arc<CudaStream>,
     gpu: Arc<Gpu>,
+    /// Whether the work queued last is a kernel.
+    follows_kernel: bool,
 }
 
 impl Drop for Stream {
@@ -257,15 +262,34 @@ impl Queue for Stream {
         let function = self.gpu.functions[launch.kernel as usize];
         let mut parameters = [launch.argument.words.as_ptr().cast::<c_void>().cast_mut()];
         let [x, y, z] = launch.grid;
-        let (threads, shared) = (launch.threads, launch.shared_bytes);
-        let stream = self.stream.cu_stream();
+        // Kernels wait themselves for the one before; copies know nothing of that.
+        let mut early = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: Default::default(),
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: launch.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: launch.shared_bytes,
+            hStream: self.stream.cu_stream(),
+            attrs: &mut early,
+            numAttrs: u32::from(self.gpu.starts_early && self.follows_kernel),
+        };
+        self.follows_kernel = true;
         // SAFETY: the driver copies the argument during the call; the rest is as the caller promised.
-        unsafe { result::launch_kernel(function, (x, y, z), (threads, 1, 1), shared, stream, &mut parameters) }
+        unsafe { sys::cuLaunchKernelEx(&config, function, parameters.as_mut_ptr(), std::ptr::null_mut()) }
+            .result()
             .map_err(|error| failure(&format!("{} ({})", launch.operation, launch.kernel.name()), error))
     }
 
     unsafe fn copy_in(&mut self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
         self.gpu.bind()?;
+        self.follows_kernel = false;
         // SAFETY: as the caller promised.
         unsafe {
             result::memcpy_htod_async(to, std::slice::from_raw_parts(from, bytes), self.stream.cu_stream())
@@ -275,6 +299,7 @@ impl Queue for Stream {
 
     unsafe fn copy_out(&mut self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
         self.gpu.bind()?;
+        self.follows_kernel = false;
         // SAFETY: as the caller promised.
         unsafe {
             result::memcpy_dtoh_async(std::slice::from_raw_parts_mut(to, bytes), from, self.stream.cu_stream())
@@ -288,12 +313,14 @@ impl Queue for Stream {
 
     fn begin_recording(&mut self) -> Result<()> {
         // Calls of other threads do not end up in the recording and do not spoil it.
+        self.follows_kernel = false;
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         self.stream.begin_capture(mode).map_err(|error| failure("recording a graph", error))
     }
 
     fn end_recording(&mut self, keep: bool) -> Result<Option<usize>> {
         self.gpu.bind()?;
+        self.follows_kernel = false;
         let error = |error| failure("recording a graph", error);
         // SAFETY: the stream is recording; a graph that is not kept is destroyed here, others when the stream is.
         unsafe {
@@ -314,6 +341,7 @@ impl Queue for Stream {
 
     unsafe fn replay(&mut self, recording: usize) -> Result<()> {
         self.gpu.bind()?;
+        self.follows_kernel = false;
         // SAFETY: the graph stays until the stream is dropped; the rest is as the caller promised.
         unsafe { result::graph::launch(self.graphs[recording].executable, self.stream.cu_stream()) }
             .map_err(|error| failure("replaying a graph", error))

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::argument::Fields;
 use super::device::CudaWeights;
 use super::machine::{DeviceMemory, HostMemory, KernelLaunch, Queue};
-use super::record::{Recording, record};
+use super::record::{MOST_PIECES, Piece, Recording, record, transfer};
 use crate::device::{Activity, Executable, Launch};
 use crate::error::Result;
 use crate::extent::Live;
@@ -18,6 +18,8 @@ use crate::token_sampling::Filter;
 /// Bytes of the structure `Live` in the kernels' sources.
 const LIVE_BYTES: usize = 48;
 const ALIGNMENT: usize = 256;
+/// Tensors up to this size are copied by a kernel, several at once; larger ones by the copy engine.
+const MOST_PIECE_BYTES: usize = 64 * 1024;
 
 /// A tensor that the host writes or reads, and its place in the staging memory.
 struct Transfer {
@@ -137,14 +139,29 @@ impl CudaExecutable {
     /// Copies of the live extents and of the inputs, all of them or those that changed.
     fn enqueue_inputs(&mut self, only_changed: bool) -> Result<()> {
         let staging = self.staging.pointer();
-        // SAFETY: staging and device memory have room for each tensor and stay as long as the queue; the host writes
-        // the staging memory only after it has waited for the queue.
-        unsafe {
-            self.queue.copy_in(self.extra.address(), staging, LIVE_BYTES)?;
-            for input in self.inputs.iter_mut().filter(|input| input.changed || !only_changed) {
-                self.queue.copy_in(input.address, staging.add(input.offset), input.bytes)?;
-                input.changed = false;
+        let live = Piece { from: staging.expose_provenance() as u64, to: self.extra.address(), bytes: LIVE_BYTES };
+        let mut small = vec![live];
+        for input in self.inputs.iter_mut().filter(|input| input.changed || !only_changed) {
+            // SAFETY: staging and device memory have room for each tensor and stay as long as the queue; the host
+            // writes the staging memory only after it has waited for the queue.
+            unsafe {
+                let from = staging.add(input.offset);
+                if input.bytes <= MOST_PIECE_BYTES {
+                    small.push(Piece { from: from.expose_provenance() as u64, to: input.address, bytes: input.bytes });
+                } else {
+                    self.queue.copy_in(input.address, from, input.bytes)?;
+                }
             }
+            input.changed = false;
+        }
+        self.enqueue_pieces(&small)
+    }
+
+    /// Small copies in one launch.
+    fn enqueue_pieces(&mut self, pieces: &[Piece]) -> Result<()> {
+        for pieces in pieces.chunks(MOST_PIECES) {
+            // SAFETY: as the copies in `enqueue_inputs`, of which this is one for several tensors.
+            unsafe { self.queue.launch(&transfer(pieces))? };
         }
         Ok(())
     }
@@ -160,14 +177,20 @@ impl CudaExecutable {
     }
 
     fn enqueue_outputs(&mut self) -> Result<()> {
+        let mut small = Vec::new();
         for output in &self.outputs {
             // SAFETY: as `enqueue_inputs`; the host reads the staging memory only after it has waited.
             unsafe {
                 let to = self.staging.pointer().add(output.offset);
-                self.queue.copy_out(to, output.address, output.bytes)?;
+                if output.bytes <= MOST_PIECE_BYTES {
+                    let to = to.expose_provenance() as u64;
+                    small.push(Piece { from: output.address, to, bytes: output.bytes });
+                } else {
+                    self.queue.copy_out(to, output.address, output.bytes)?;
+                }
             }
         }
-        Ok(())
+        self.enqueue_pieces(&small)
     }
 
     fn enqueue_all(&mut self, with_prefill: bool) -> Result<()> {

@@ -20,6 +20,7 @@ pub(super) const HEADERS: &[Source] = sources!["plan.cuh", "elementary.cuh", "ra
 pub(super) const SOURCES: &[Source] = sources![
     "linear_narrow.cu",
     "linear_skinny.cu",
+    "linear_split.cu",
     "linear_tiled.cu",
     "scaler.cu",
     "rotary.cu",
@@ -27,6 +28,7 @@ pub(super) const SOURCES: &[Source] = sources![
     "mixture.cu",
     "rows.cu",
     "tokens.cu",
+    "transfer.cu",
 ];
 
 macro_rules! kernels {
@@ -58,6 +60,7 @@ kernels! {
         LinearSkinny1By4 = "linear_skinny_1_4", LinearSkinny4By4 = "linear_skinny_4_4",
         LinearSkinny8By4 = "linear_skinny_8_4", LinearSkinny1By8 = "linear_skinny_1_8",
         LinearSkinny4By8 = "linear_skinny_4_8", LinearSkinny8By8 = "linear_skinny_8_8";
+    "linear_split.cu": LinearSplit = "linear_split";
     "linear_tiled.cu": RowScale = "row_scale", LinearTiled = "linear_tiled";
     "scaler.cu": ScaleContext = "scale_context", ScaleStep = "scale_step";
     "rotary.cu": RotaryTable = "rotary_table", RotateQuery = "rotate_query", AppendCache = "append_cache";
@@ -70,4 +73,5 @@ kernels! {
     "tokens.cu":
         RepeatRows = "repeat_rows", Embed = "embed", QuantiseBits = "quantise_bits", WeighTokens = "weigh_tokens",
         DrawToken = "draw_token";
+    "transfer.cu": Transfer = "transfer";
 }

@@ -42,6 +42,9 @@ struct Attention {
     // Rows of one block, at most TILE_ROWS, and room for the scores of one.
     int tile_rows;
     int score_stride;
+    // Whether the whole prefix of a head is staged in shared memory.
+    int staged;
+    int reserved;
 };
 
 // The scalar product in sixteen chains, summed in halves.
@@ -99,6 +102,22 @@ KERNEL(attention, Attention, THREADS) {
     float* queries = memory;
     float* scores = memory + TILE_ROWS * head_dim;
     i64 first_row = (i64)blockIdx.z * series_rows + first;
+    i64 prefix = ((i64)blockIdx.z * call.heads + head) * head_dim * call.prefix_capacity;
+    const float* keys = call.prefix_keys + prefix;
+    const float* values = call.prefix_values + prefix;
+    if (call.staged) {
+        float* staged = scores + call.tile_rows * call.score_stride;
+        int size = head_dim * call.prefix_capacity;
+#pragma unroll 4
+        for (int index = 4 * threadIdx.x; index < size; index += 4 * THREADS) {
+            float4 key = *reinterpret_cast<const float4*>(keys + index);
+            float4 value = *reinterpret_cast<const float4*>(values + index);
+            *reinterpret_cast<float4*>(staged + index) = key;
+            *reinterpret_cast<float4*>(staged + size + index) = value;
+        }
+        keys = staged;
+        values = staged + size;
+    }
     for (int index = threadIdx.x; index < TILE_ROWS * head_dim; index += THREADS) {
         int row = index / head_dim, component = index % head_dim;
         queries[index] = row < rows ? call.query[(first_row + row) * call.query_width + call.query_column +
@@ -107,8 +126,6 @@ KERNEL(attention, Attention, THREADS) {
     }
     __syncthreads();
 
-    i64 prefix = ((i64)blockIdx.z * call.heads + head) * head_dim * call.prefix_capacity;
-    const float* keys = call.prefix_keys + prefix;
     if (common * rows <= THREADS * 2) {
         // Few keys: one score per thread.
         for (int index = threadIdx.x; index < common * rows; index += THREADS) {
@@ -161,7 +178,6 @@ KERNEL(attention, Attention, THREADS) {
     }
     __syncthreads();
 
-    const float* values = call.prefix_values + prefix;
     int span = head_dim < THREADS ? head_dim : THREADS;
     int bands = THREADS / span, band = threadIdx.x / span;
     if (band >= bands) return;

@@ -37,16 +37,22 @@ struct Linear {
     int gated;
     int has_norm;
     float epsilon;
-    int reserved;
+    // Logarithm of `depth`, a power of two.
+    int depth_shift;
 };
 
 // `1 / sqrt(mean square + epsilon)` from sixteen partial sums of squares, added in halves.
 __device__ inline double inverse_root_mean_square(const double* parts, int inputs, float epsilon) {
     double sums[16];
+#pragma unroll
     for (int part = 0; part < 16; part++) sums[part] = parts[part];
-    for (int half = 8; half > 0; half /= 2) {
-        for (int part = 0; part < half; part++) sums[part] += sums[part + half];
-    }
+#pragma unroll
+    for (int part = 0; part < 8; part++) sums[part] += sums[part + 8];
+#pragma unroll
+    for (int part = 0; part < 4; part++) sums[part] += sums[part + 4];
+    sums[0] += sums[2];
+    sums[1] += sums[3];
+    sums[0] += sums[1];
     return 1.0 / sqrt(sums[0] / (double)inputs + (double)epsilon);
 }
 
@@ -55,6 +61,20 @@ __device__ inline double part_of_squares(const float* row, int part, int inputs)
     double sum = 0.0;
     for (int index = part; index < inputs; index += 16) sum = fma((double)row[index], (double)row[index], sum);
     return sum;
+}
+
+// Four inputs of a row from `input` on, zero beyond its end.
+__device__ inline float4 four_inputs(const float* row, int input, int inputs) {
+    float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (inputs % 4 == 0) {
+        if (input < inputs) four = *reinterpret_cast<const float4*>(row + input);
+    } else {
+        if (input < inputs) four.x = row[input];
+        if (input + 1 < inputs) four.y = row[input + 1];
+        if (input + 2 < inputs) four.z = row[input + 2];
+        if (input + 3 < inputs) four.w = row[input + 3];
+    }
+    return four;
 }
 
 __device__ inline float sigmoid_linear_unit(float x) {

@@ -20,13 +20,13 @@ KERNEL(linear_narrow, Linear, 256) {
     i64 first = (i64)blockIdx.x * ROWS;
     if (first >= rows) return;
     int live_rows = rows - first < ROWS ? (int)(rows - first) : ROWS;
-    for (int index = threadIdx.x; index < ROWS * call.padded; index += 256) {
-        int row = index / call.padded, input = index % call.padded;
-        bool inside = row < live_rows && input < call.inputs;
-        memory[index] = inside ? call.input[(first + row) * call.inputs + input] : 0.0f;
+    int lane = threadIdx.x % 16, row = threadIdx.x / 16;
+    for (int input = 4 * lane; input < call.padded; input += 64) {
+        float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (row < live_rows) four = four_inputs(call.input + (first + row) * call.inputs, input, call.inputs);
+        *reinterpret_cast<float4*>(memory + row * call.padded + input) = four;
     }
     __syncthreads();
-    int lane = threadIdx.x % 16, row = threadIdx.x / 16;
     if (call.has_norm) {
         parts[row * 16 + lane] = part_of_squares(memory + row * call.padded, lane, call.inputs);
         __syncthreads();
@@ -37,6 +37,7 @@ KERNEL(linear_narrow, Linear, 256) {
     const float4* weight = reinterpret_cast<const float4*>(call.weight) + (i64)panel * (call.padded / 4) * PANEL;
     const float* values = memory + row * call.padded;
     double low = 0.0, high = 0.0;
+#pragma unroll 8
     for (int group = 0; group < call.padded / 4; group++) {
         float4 a = weight[group * PANEL + lane], b = weight[group * PANEL + lane + HALF_PANEL];
         float4 x = *reinterpret_cast<const float4*>(values + 4 * group);

@@ -1,25 +1,25 @@
 // Products of few rows, bound by the memory that delivers the weights: every thread streams one block of two columns.
 //
 // Threads are [blocks of the depth, lanes]; the weights a thread needs first are on their way before the rows are
-// staged. Behind them stand 16 threads for each row that compute its norm meanwhile.
+// there. Behind them stand 16 threads for each row that compute its norm meanwhile.
 #include "linear.cuh"
 
 // Weights in flight: groups of four inputs of two columns.
 #define AHEAD 4
 
 template <int ROWS, int LANES>
-__device__ inline void skinny(const Linear& call) {
+__device__ __forceinline__ void skinny(const Linear& call) {
     SHARED_MEMORY(memory);
     // Rows are staged with a gap behind every block, so that neighbouring blocks lie in other banks.
-    int blocks = call.padded / call.depth;
+    int blocks = call.padded >> call.depth_shift;
     int block_stride = call.depth + 4;
     int row_stride = blocks * block_stride;
     int sums_size = blocks * ROWS * 2 * LANES;
     int staged = ROWS * row_stride > sums_size ? ROWS * row_stride : sums_size;
     double* parts = reinterpret_cast<double*>(memory + staged);
     double* scales = parts + ROWS * 16;
+    float* totals = reinterpret_cast<float*>(scales + ROWS);
 
-    int live_rows = count(call.rows, call.live);
     int panel = call.first_panel + blockIdx.x / (HALF_PANEL / LANES);
     int first_lane = (blockIdx.x % (HALF_PANEL / LANES)) * LANES;
     int workers = blocks * LANES;
@@ -29,9 +29,18 @@ __device__ inline void skinny(const Linear& call) {
     const float4* weight = reinterpret_cast<const float4*>(call.weight) +
                            ((i64)panel * (call.padded / 4) + (i64)(works ? block : 0) * groups) * PANEL + first_lane + lane;
 
+    float4 ahead[AHEAD][2];
+    if (works) {
+#pragma unroll
+        for (int group = 0; group < AHEAD; group++) {
+            ahead[group][0] = weight[group * PANEL];
+            ahead[group][1] = weight[group * PANEL + HALF_PANEL];
+        }
+    }
+    wait_for_previous();
+    int live_rows = count(call.rows, call.live);
     for (int first = 0; first < live_rows; first += ROWS) {
-        float4 ahead[AHEAD][2];
-        if (works) {
+        if (first > 0 && works) {
 #pragma unroll
             for (int group = 0; group < AHEAD; group++) {
                 ahead[group][0] = weight[group * PANEL];
@@ -39,12 +48,16 @@ __device__ inline void skinny(const Linear& call) {
             }
         }
         int rows = live_rows - first < ROWS ? live_rows - first : ROWS;
-        for (int row = 0; row < ROWS; row++) {
-            const float* source = call.input + (i64)(first + row) * call.inputs;
-            for (int input = threadIdx.x; input < call.padded; input += blockDim.x) {
-                bool inside = row < rows && input < call.inputs;
-                memory[row * row_stride + input / call.depth * block_stride + input % call.depth] = inside ? source[input] : 0.0f;
+        for (int input = 4 * threadIdx.x; input < call.padded; input += 4 * blockDim.x) {
+            float* place = memory + (input >> call.depth_shift) * block_stride + (input & (call.depth - 1));
+            float4 four[ROWS];
+#pragma unroll
+            for (int row = 0; row < ROWS; row++) {
+                four[row] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                if (row < rows) four[row] = four_inputs(call.input + (i64)(first + row) * call.inputs, input, call.inputs);
             }
+#pragma unroll
+            for (int row = 0; row < ROWS; row++) *reinterpret_cast<float4*>(place + row * row_stride) = four[row];
         }
         __syncthreads();
 
@@ -83,12 +96,12 @@ __device__ inline void skinny(const Linear& call) {
                 }
             }
         } else if (call.has_norm) {
-            // The value at place `index` of a staged row, which has gaps.
             for (int task = threadIdx.x - workers; task < ROWS * 16; task += blockDim.x - workers) {
                 const float* row = memory + task / 16 * row_stride;
                 double sum = 0.0;
+#pragma unroll 8
                 for (int index = task % 16; index < call.inputs; index += 16) {
-                    double value = row[index / call.depth * block_stride + index % call.depth];
+                    double value = row[(index >> call.depth_shift) * block_stride + (index & (call.depth - 1))];
                     sum = fma(value, value, sum);
                 }
                 parts[task] = sum;
@@ -104,28 +117,43 @@ __device__ inline void skinny(const Linear& call) {
                 memory[(block * ROWS + row) * 2 * LANES + LANES + lane] = high[row];
             }
         }
-        if (call.has_norm && threadIdx.x < ROWS) {
-            scales[threadIdx.x] = inverse_root_mean_square(parts + threadIdx.x * 16, call.inputs, call.epsilon);
+        if (call.has_norm && threadIdx.x >= blockDim.x - ROWS) {
+            int row = threadIdx.x - (blockDim.x - ROWS);
+            scales[row] = inverse_root_mean_square(parts + row * 16, call.inputs, call.epsilon);
+        }
+        __syncthreads();
+        for (int place = threadIdx.x; place < ROWS * 2 * LANES; place += blockDim.x) {
+            float sum = memory[place];
+#pragma unroll 8
+            for (int index = 1; index < blocks; index++) sum += memory[index * ROWS * 2 * LANES + place];
+            totals[place] = sum;
         }
         __syncthreads();
         for (int pair = threadIdx.x; pair < rows * LANES; pair += blockDim.x) {
             int row = pair / LANES, column = pair % LANES;
-            const float* sums = memory + row * 2 * LANES + column;
-            float left = sums[0], right = sums[LANES];
-            for (int index = 1; index < blocks; index++) {
-                left += sums[index * ROWS * 2 * LANES];
-                right += sums[index * ROWS * 2 * LANES + LANES];
-            }
+            const float* sums = totals + row * 2 * LANES + column;
             float scale = call.has_norm ? (float)scales[row] : 1.0f;
-            finish_pair(call, first + row, panel, first_lane + column, left, right, scale);
+            finish_pair(call, first + row, panel, first_lane + column, sums[0], sums[LANES], scale);
         }
         __syncthreads();
     }
 }
 
-KERNEL(linear_skinny_1_4, Linear, 512) { skinny<1, 4>(call); }
-KERNEL(linear_skinny_4_4, Linear, 512) { skinny<4, 4>(call); }
-KERNEL(linear_skinny_8_4, Linear, 512) { skinny<8, 4>(call); }
-KERNEL(linear_skinny_1_8, Linear, 640) { skinny<1, 8>(call); }
-KERNEL(linear_skinny_4_8, Linear, 640) { skinny<4, 8>(call); }
-KERNEL(linear_skinny_8_8, Linear, 640) { skinny<8, 8>(call); }
+KERNEL_AHEAD(linear_skinny_1_4, Linear, 512) {
+    skinny<1, 4>(call);
+}
+KERNEL_AHEAD(linear_skinny_4_4, Linear, 512) {
+    skinny<4, 4>(call);
+}
+KERNEL_AHEAD(linear_skinny_8_4, Linear, 512) {
+    skinny<8, 4>(call);
+}
+KERNEL_AHEAD(linear_skinny_1_8, Linear, 640) {
+    skinny<1, 8>(call);
+}
+KERNEL_AHEAD(linear_skinny_4_8, Linear, 640) {
+    skinny<4, 8>(call);
+}
+KERNEL_AHEAD(linear_skinny_8_8, Linear, 640) {
+    skinny<8, 8>(call);
+}

@@ -49,7 +49,6 @@ KERNEL(linear_tiled, Linear, THREADS) {
     i64 panel_size = (i64)(call.padded / 4) * PANEL;
     float4 next_weights[GROUPS * 2 * PANEL / THREADS];
     float4 next_values[TILE_ROWS * GROUPS / THREADS];
-    bool aligned = call.inputs % 4 == 0;
 
     auto fetch = [&](int start) {
 #pragma unroll
@@ -65,17 +64,7 @@ KERNEL(linear_tiled, Linear, THREADS) {
             i64 row = first + index / GROUPS;
             int input = start + index % GROUPS * 4;
             float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            if (row < rows) {
-                const float* source = call.input + row * call.inputs;
-                if (aligned && input < call.inputs) {
-                    four = *reinterpret_cast<const float4*>(source + input);
-                } else {
-                    if (input < call.inputs) four.x = source[input];
-                    if (input + 1 < call.inputs) four.y = source[input + 1];
-                    if (input + 2 < call.inputs) four.z = source[input + 2];
-                    if (input + 3 < call.inputs) four.w = source[input + 3];
-                }
-            }
+            if (row < rows) four = four_inputs(call.input + row * call.inputs, input, call.inputs);
             next_values[part] = four;
         }
     };
@@ -124,7 +113,7 @@ KERNEL(linear_tiled, Linear, THREADS) {
             }
         }
         int end = start + STEP;
-        if (end % call.depth == 0) {
+        if ((end & (call.depth - 1)) == 0) {
 #pragma unroll
             for (int row = 0; row < THREAD_ROWS; row++) {
 #pragma unroll

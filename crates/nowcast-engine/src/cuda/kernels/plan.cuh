@@ -8,8 +8,39 @@
 #ifdef NOWCAST_SHIM
 #include "shim/shim.h"
 #else
-// One entry point with one structure as its argument; at most `threads` threads in a block.
-#define KERNEL(name, Call, threads) extern "C" __global__ void __launch_bounds__(threads) name(const Call call)
+// The next kernel may take its place as soon as all blocks of this one have theirs; it waits there.
+__device__ inline void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Waits until the kernel before this one is done and its results are there. Every thread of every kernel calls it, so
+// that done means that all kernels before are done too.
+__device__ inline void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// One entry point with one structure as its argument; at most `threads` threads in a block. What it does before it
+// waits for the kernel before it may only read weights.
+#define KERNEL_AHEAD(name, Call, threads)                                                                              \
+    static __device__ __forceinline__ void name##_body(const Call& call);                                              \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Call call) {                    \
+        let_next_start();                                                                                              \
+        name##_body(call);                                                                                             \
+    }                                                                                                                  \
+    static __device__ __forceinline__ void name##_body(const Call& call)
+// As above, for kernels that have nothing to do before.
+#define KERNEL(name, Call, threads)                                                                                    \
+    static __device__ __forceinline__ void name##_body(const Call& call);                                              \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Call call) {                    \
+        let_next_start();                                                                                              \
+        wait_for_previous();                                                                                           \
+        name##_body(call);                                                                                             \
+    }                                                                                                                  \
+    static __device__ __forceinline__ void name##_body(const Call& call)
 // Shared memory whose size the launch decides.
 #define SHARED_MEMORY(name)                                                                                            \
     extern __shared__ float4 name##_memory[];                                                                          \

@@ -87,8 +87,8 @@ KERNEL(rotate_query, RotateQuery, 256) {
 }
 
 struct AppendCache {
-    // [rows, width]
-    const float* input;
+    // [rows, width]; queries, if any, are rotated in place.
+    float* input;
     // Null where keys are not rotated.
     const float* table;
     float* keys;
@@ -109,7 +109,8 @@ struct AppendCache {
     int first;
     // Whether keys lie transposed, `[sequences, heads, head_dim, capacity]`.
     int transposed;
-    int reserved;
+    // First column of queries to rotate by the same table, or -1.
+    int query_column;
 };
 
 // One thread for each row, head and pair.
@@ -133,6 +134,14 @@ KERNEL(append_cache, AppendCache, 256) {
         float rotated = a * cosine[first] + b * sine[first];
         b = b * cosine[second] + a * sine[second];
         a = rotated;
+        if (call.query_column >= 0) {
+            float* query = call.input + row * call.width + call.query_column + head * call.head_dim;
+            const float* query_cosine = cosine - 2 * call.head_dim;
+            const float* query_sine = cosine - call.head_dim;
+            float c = query[first], d = query[second];
+            query[first] = c * query_cosine[first] + d * query_sine[first];
+            query[second] = d * query_cosine[second] + c * query_sine[second];
+        }
     }
     i64 room = (sequence * call.heads + head) * call.head_dim * call.capacity;
     int place = call.first + token;

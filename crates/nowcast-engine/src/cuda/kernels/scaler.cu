@@ -18,8 +18,7 @@ __device__ inline double at_least_one(double value) {
     return value > 1.0 ? value : 1.0;
 }
 
-__device__ inline double bounded_scale(double count, double second_moment, double least, double greatest) {
-    double variance = second_moment / at_least_one(at_least_one(count) - 1.0);
+__device__ inline double bounded_scale(double variance, double least, double greatest) {
     double scale = sqrt(variance + CAUSAL_MINIMUM);
     scale = scale > least ? scale : least;
     return scale < greatest ? scale : greatest;
@@ -34,78 +33,119 @@ struct Points {
     float* scaled;
     double* location;
     double* scale;
+
+    __device__ double value(int index) const {
+        return (double)values[index];
+    }
+    __device__ double weight(int index) const {
+        return mask ? (double)mask[index] : 1.0;
+    }
+};
+
+// Replaces values by their sums from the first on, continuing `sum`; one thread.
+__device__ inline double running_sums(double* values, int size, double sum) {
+#pragma unroll 8
+    for (int index = 0; index < size; index++) {
+        sum += values[index];
+        values[index] = sum;
+    }
+    return sum;
+}
+
+// Bounds of all scales from the moments of the whole context.
+struct Whole {
+    double least_factor, greatest_factor;
 };
 
 // Continues the statistics over `length` points and scales them; all threads of the block take part. Statistics of a
-// patch hold for all its points where `kind` says so.
+// patch hold for all its points where `kind` says so. `whole` is null where bounds (or, for the global scaler, mean and
+// scale) are known already.
 template <typename Value>
-__device__ void continue_statistics(int kind, const Points<Value>& points, int length, int patch, Statistics* state) {
-    __shared__ double counts[CHUNK], sums[CHUNK + 1], means[CHUNK + 1], terms[CHUNK];
-    if (kind == GLOBAL) {
-        for (int index = threadIdx.x; index < length; index += blockDim.x) {
-            points.location[index] = state->mean;
-            points.scale[index] = state->least_scale;
-        }
-    } else {
+__device__ __forceinline__ void continue_statistics(int kind, const Points<Value>& points, int length, int patch,
+                                                    const Whole* whole, Statistics* state) {
+    __shared__ double sums[CHUNK], counts[CHUNK];
+    __shared__ double before, squares;
+    bool causal = kind != GLOBAL;
+    // Sums and counts up to every point go where locations and scales will be.
+    if (causal || whole) {
         for (int start = 0; start < length; start += CHUNK) {
             int size = length - start < CHUNK ? length - start : CHUNK;
-            __syncthreads();
-            if (threadIdx.x == 0) {
-                double sum = state->sum;
-                for (int index = 0; index < size; index++) {
-                    double weight = points.mask ? (double)points.mask[start + index] : 1.0;
-                    sum = sum + weight * (double)points.values[start + index];
-                    sums[index] = sum;
-                }
-                state->sum = sum;
-            } else if (threadIdx.x == 32) {
-                double total = state->count;
-                for (int index = 0; index < size; index++) {
-                    total += points.mask ? (double)points.mask[start + index] : 1.0;
-                    counts[index] = total;
-                }
-                state->count = total;
-            }
-            __syncthreads();
-            if (threadIdx.x == 0) means[0] = state->mean;
             for (int index = threadIdx.x; index < size; index += blockDim.x) {
-                means[index + 1] = sums[index] / at_least_one(counts[index]);
+                counts[index] = points.weight(start + index);
+                sums[index] = counts[index] * points.value(start + index);
             }
+            __syncthreads();
+            if (threadIdx.x == 0) state->sum = running_sums(sums, size, state->sum);
+            if (threadIdx.x == 32) state->count = running_sums(counts, size, state->count);
             __syncthreads();
             for (int index = threadIdx.x; index < size; index += blockDim.x) {
-                double value = (double)points.values[start + index];
-                double weight = points.mask ? (double)points.mask[start + index] : 1.0;
-                terms[index] = (value - means[index]) * (value - means[index + 1]) * weight;
+                points.location[start + index] = sums[index] / at_least_one(counts[index]);
+                points.scale[start + index] = counts[index];
             }
             __syncthreads();
-            if (threadIdx.x == 0) {
-                double moment = state->second_moment;
-                for (int index = 0; index < size; index++) {
-                    moment += terms[index];
-                    terms[index] = moment;
-                }
-                state->second_moment = moment;
-                state->mean = means[size];
-            }
-            __syncthreads();
-            for (int index = threadIdx.x; index < size; index += blockDim.x) {
-                points.location[start + index] = means[index + 1];
-                points.scale[start + index] =
-                    bounded_scale(counts[index], terms[index], state->least_scale, state->greatest_scale);
+        }
+    }
+    double mean = state->sum / at_least_one(state->count);
+    if (!isfinite(mean)) mean = 0.0;
+    if (threadIdx.x == 0) {
+        before = state->mean;
+        squares = 0.0;
+    }
+    __syncthreads();
+    // Second moments about the running mean and, for the bounds, about the mean of all.
+    for (int start = 0; start < length && (causal || whole); start += CHUNK) {
+        int size = length - start < CHUNK ? length - start : CHUNK;
+        for (int index = threadIdx.x; index < size; index += blockDim.x) {
+            double value = points.value(start + index), weight = points.weight(start + index);
+            double previous = index == 0 ? before : points.location[start + index - 1];
+            sums[index] = (value - previous) * (value - points.location[start + index]) * weight;
+            double apart = (value - mean) * weight;
+            counts[index] = apart * apart;
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) state->second_moment = running_sums(sums, size, state->second_moment);
+        if (threadIdx.x == 32 && whole) squares = running_sums(counts, size, squares);
+        if (threadIdx.x == 64 || blockDim.x <= 64) before = points.location[start + size - 1];
+        __syncthreads();
+        for (int index = threadIdx.x; index < size; index += blockDim.x) {
+            double above = at_least_one(points.scale[start + index]) - 1.0;
+            points.scale[start + index] = sums[index] / at_least_one(above);
+        }
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) {
+        if (whole) {
+            double variance = squares / at_least_one(state->count);
+            if (kind == GLOBAL) {
+                *state = Statistics{0.0, 0.0, 0.0, mean, sqrt(variance + GLOBAL_MINIMUM), state->greatest_scale};
+            } else if (whole->greatest_factor != 0.0) {
+                double scale = sqrt(variance + CAUSAL_MINIMUM), least = scale * whole->least_factor;
+                state->least_scale = CAUSAL_MINIMUM > least ? CAUSAL_MINIMUM : least;
+                state->greatest_scale = scale * whole->greatest_factor;
             }
         }
+        if (causal) state->mean = before;
     }
     __syncthreads();
     for (int index = threadIdx.x; index < length; index += blockDim.x) {
-        int last = index / patch * patch + patch - 1;
-        int source = kind == CAUSAL_PATCH ? last : index;
-        double location = points.location[source], scale = points.scale[source];
-        points.scaled[index] = (float)(((double)points.values[index] - location) / scale);
-        // The last point of a patch keeps its own values, so others may read them at any time.
-        if (source != index) {
+        double location = state->mean, scale = state->least_scale;
+        int source = kind == CAUSAL_PATCH ? index / patch * patch + patch - 1 : index;
+        if (causal) {
+            location = points.location[source];
+            scale = bounded_scale(points.scale[source], state->least_scale, state->greatest_scale);
+        }
+        points.scaled[index] = (float)((points.value(index) - location) / scale);
+        // The last point of a patch keeps its own values until all others have read them.
+        if (source != index || !causal) {
             points.location[index] = location;
             points.scale[index] = scale;
         }
+    }
+    __syncthreads();
+    if (kind == GLOBAL) return;
+    for (int index = threadIdx.x; index < length; index += blockDim.x) {
+        bool own = kind == CAUSAL || index % patch == patch - 1;
+        if (own) points.scale[index] = bounded_scale(points.scale[index], state->least_scale, state->greatest_scale);
     }
 }
 
@@ -143,54 +183,20 @@ struct ScaleContext {
 // Grid: series.
 KERNEL(scale_context, ScaleContext, CHUNK) {
     __shared__ Statistics state;
-    __shared__ double totals[2];
     int series = count(call.series, call.live);
     if ((int)blockIdx.x >= series) return;
     int length = count(call.rows, call.live) / series * call.patch;
     i64 start = (i64)blockIdx.x * length;
     Points<float> points = {call.values + start, call.mask + start, call.scaled + start, call.location + start,
                             call.scale + start};
-    bool whole = call.kind == GLOBAL || call.greatest_factor != 0.0;
-    if (whole) {
-        // Moments of the whole context, each in the order of the points.
-        if (threadIdx.x == 0) {
-            double sum = 0.0;
-            for (int index = 0; index < length; index++) {
-                sum += (double)points.mask[index] * (double)points.values[index];
-            }
-            totals[0] = sum;
-        } else if (threadIdx.x == 32) {
-            double total = 0.0;
-            for (int index = 0; index < length; index++) total += (double)points.mask[index];
-            totals[1] = at_least_one(total);
-        }
-        __syncthreads();
-    }
     if (threadIdx.x == 0) {
         state = Statistics{0.0, 0.0, 0.0, 0.0, __longlong_as_double((i64)0xfff0000000000000ull),
                            __longlong_as_double(0x7ff0000000000000ll)};
-        if (whole) {
-            double mean = totals[0] / totals[1];
-            if (!isfinite(mean)) mean = 0.0;
-            double squares = 0.0;
-            for (int index = 0; index < length; index++) {
-                double term = ((double)points.values[index] - mean) * (double)points.mask[index];
-                squares += term * term;
-            }
-            double variance = squares / totals[1];
-            if (call.kind == GLOBAL) {
-                state.mean = mean;
-                state.least_scale = sqrt(variance + GLOBAL_MINIMUM);
-            } else {
-                double scale = sqrt(variance + CAUSAL_MINIMUM);
-                double least = scale * call.least_factor;
-                state.least_scale = CAUSAL_MINIMUM > least ? CAUSAL_MINIMUM : least;
-                state.greatest_scale = scale * call.greatest_factor;
-            }
-        }
     }
     __syncthreads();
-    continue_statistics(call.kind, points, length, call.patch, &state);
+    Whole whole = {call.least_factor, call.greatest_factor};
+    bool bounded = call.kind == GLOBAL || call.greatest_factor != 0.0;
+    continue_statistics(call.kind, points, length, call.patch, bounded ? &whole : nullptr, &state);
     if (threadIdx.x == 0) store_state(call.state + (i64)blockIdx.x * STATE_WIDTH, &state);
 }
 
@@ -225,6 +231,6 @@ KERNEL(scale_step, ScaleStep, CHUNK) {
     i64 start = row * call.patch;
     Points<double> points = {call.paths + row * call.horizon + call.column, nullptr, call.scaled + start,
                              call.location + start, call.scale + start};
-    continue_statistics(call.kind, points, call.patch, call.patch, &state);
+    continue_statistics(call.kind, points, call.patch, call.patch, nullptr, &state);
     if (threadIdx.x == 0) store_state(call.state + row * STATE_WIDTH, &state);
 }

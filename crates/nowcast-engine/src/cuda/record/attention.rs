@@ -15,6 +15,7 @@ argument! {
         series: KernelRows, rows: KernelRows, context: KernelRows,
         query_width: i32, query_column: i32, output_width: i32, heads: i32, head_dim: i32, prefix_capacity: i32,
         suffix_capacity: i32, tokens: i32, seen: i32, hidden: i32, tile_rows: i32, score_stride: i32,
+        staged: i32, reserved: i32,
     }
 }
 
@@ -31,6 +32,9 @@ const TILE_ROWS: usize = 8;
 const THREADS: usize = 128;
 /// Shared memory that leaves a multiprocessor room for a second block.
 const COMFORTABLE_BYTES: usize = 96 * 1024;
+
+/// Tokens of a context that is staged whole.
+const MOST_STAGED_TOKENS: usize = 64;
 
 /// What the two kinds of attention over a cache do not share.
 struct Queries {
@@ -62,12 +66,16 @@ impl Recorder<'_> {
         let shape = cache.shape;
         let series = self.most(shape.series)?;
         let series_rows = self.most(queries.query.rows)?.div_ceil(series.max(1));
-        let score_stride = cache.capacity() + queries.seen + queries.tokens;
+        // A multiple of four keeps what follows aligned.
+        let score_stride = (cache.capacity() + queries.seen + queries.tokens).next_multiple_of(4);
         let bytes = |tile: usize| (TILE_ROWS * shape.head_dim + tile * score_stride) * 4;
         let mut tile = TILE_ROWS;
         while tile > 1 && bytes(tile) > COMFORTABLE_BYTES {
             tile /= 2;
         }
+        // Short contexts are staged whole, so that one wait for memory serves all keys.
+        let head = shape.head_dim * cache.capacity();
+        let staged = if cache.capacity() <= MOST_STAGED_TOKENS && head % 4 == 0 { 2 * head * 4 } else { 0 };
         let (suffix_keys, suffix_values) = cache.suffix.map_or((0, 0), |(k, v)| (self.at(k), self.at(v)));
         let argument = AttentionArgument {
             query: self.at(queries.query),
@@ -92,9 +100,11 @@ impl Recorder<'_> {
             hidden: int(queries.hidden)?,
             tile_rows: int(tile)?,
             score_stride: int(score_stride)?,
+            staged: (staged > 0).into(),
+            reserved: 0,
         };
         let grid = [series_rows.div_ceil(tile), shape.heads, series];
-        let shape = Shape { grid, threads: THREADS, shared_bytes: bytes(tile) };
+        let shape = Shape { grid, threads: THREADS, shared_bytes: bytes(tile) + staged };
         self.launch(queries.name, Kernel::Attention, shape, argument)
     }
 

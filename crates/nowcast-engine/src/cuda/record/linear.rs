@@ -13,7 +13,7 @@ argument! {
         weight: u64, bias: u64, input: u64, residual: u64, output: u64, row_scale: u64, live: u64,
         rows: KernelRows,
         inputs: i32, padded: i32, depth: i32, first_column: i32, columns: i32, first_panel: i32, gated: i32,
-        has_norm: i32, epsilon: f32, reserved: i32,
+        has_norm: i32, epsilon: f32, depth_shift: i32,
     }
 }
 
@@ -23,11 +23,15 @@ argument! {
 }
 
 /// Rows up to which weights are streamed rather than tiled.
-const MOST_SKINNY_ROWS: usize = 64;
+const MOST_SKINNY_ROWS: usize = 16;
 /// Rows of a block of the narrow kernel.
 const NARROW_ROWS: usize = 16;
 /// Rows and panels of a tile.
 const TILE: (usize, usize) = (64, 2);
+/// Rows of a tile of one panel whose depth is shared out.
+const SPLIT_ROWS: usize = 32;
+/// Shared memory of such a tile: four groups' two buffers each of 16 inputs of its rows (with a gap) and columns.
+const SPLIT_BYTES: usize = 4 * 2 * (16 * PANEL + 20 * SPLIT_ROWS) * 4;
 /// Threads that a skinny block may have, by its lanes.
 const MOST_SKINNY_THREADS: [(usize, usize); 2] = [(8, 640), (4, 512)];
 
@@ -60,7 +64,7 @@ impl Recorder<'_> {
             gated: linear.gated.into(),
             has_norm: op.norm_epsilon.is_some().into(),
             epsilon: op.norm_epsilon.unwrap_or(0.0),
-            reserved: 0,
+            depth_shift: linear.depth.trailing_zeros() as i32,
         };
         const NAME: &str = "Linear";
         if linear.is_narrow() {
@@ -83,8 +87,14 @@ impl Recorder<'_> {
             let shape = Shape { grid: [most.div_ceil(8), 1, 1], threads: 128, shared_bytes: 0 };
             self.launch(NAME, Kernel::RowScale, shape, scale)?;
         }
-        let shape = Shape { grid: [most.div_ceil(TILE.0), panels.div_ceil(TILE.1), 1], threads: 128, shared_bytes: 0 };
-        self.launch(NAME, Kernel::LinearTiled, shape, argument)
+        let grid = [most.div_ceil(TILE.0), panels.div_ceil(TILE.1), 1];
+        // Large tiles do more with what they read; too few of them leave multiprocessors idle.
+        if grid[0] * grid[1] < 2 * weights.machine.multiprocessors() {
+            let grid = [most.div_ceil(SPLIT_ROWS), panels, 1];
+            let shape = Shape { grid, threads: 256, shared_bytes: SPLIT_BYTES };
+            return self.launch(NAME, Kernel::LinearSplit, shape, argument);
+        }
+        self.launch(NAME, Kernel::LinearTiled, Shape { grid, threads: 128, shared_bytes: 0 }, argument)
     }
 
     /// The kernel that streams weights past few rows, if it suits. No choice here changes a digit.
@@ -108,7 +118,7 @@ impl Recorder<'_> {
         let workers = blocks * lanes;
         let threads = (workers + if has_norm { 16 * tile } else { 0 }).next_multiple_of(32);
         let staged = (tile * blocks * (linear.depth + 4)).max(blocks * tile * 2 * lanes);
-        let shared_bytes = staged * 4 + tile * 17 * 8;
+        let shared_bytes = staged * 4 + tile * (17 * 8 + 2 * lanes * 4);
         let fits = threads <= most_threads && shared_bytes <= self.weights.machine.most_shared_bytes();
         let grid = [panels * (PANEL / 2 / lanes), 1, 1];
         fits.then_some((kernel, Shape { grid, threads, shared_bytes }))

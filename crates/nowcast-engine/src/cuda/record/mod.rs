@@ -9,6 +9,9 @@ mod rotary;
 mod rows;
 mod scaler;
 mod tokens;
+mod transfer;
+
+pub(super) use transfer::{MOST_PIECES, Piece, transfer};
 
 use std::sync::Arc;
 
@@ -65,7 +68,18 @@ pub(super) fn record(weights: &Arc<CudaWeights>, plan: &Plan, arena: u64) -> Res
         launches: Vec::new(),
     };
     let mut record = |section: Section| -> Result<Vec<KernelLaunch>> {
-        plan.operations(section).iter().try_for_each(|operation| recorder.operation(operation))?;
+        let mut operations = plan.operations(section).iter().peekable();
+        while let Some(operation) = operations.next() {
+            if let Operation::AppendCache(append) = operation {
+                let follows = |next: &&Operation| matches!(next, Operation::RotateQuery(op) if Recorder::rotates_with(append, op));
+                let queries = operations.next_if(follows);
+                let queries =
+                    queries.and_then(|next| if let Operation::RotateQuery(op) = next { Some(op) } else { None });
+                recorder.append_cache(append, queries)?;
+            } else {
+                recorder.operation(operation)?;
+            }
+        }
         Ok(std::mem::take(&mut recorder.launches))
     };
     let sections = [record(Section::Prefill)?, record(Section::Decode)?];
@@ -121,7 +135,7 @@ impl Recorder<'_> {
             Operation::Add(op) => self.add(op),
             Operation::RotaryTable(op) => self.rotary_table(op),
             Operation::RotateQuery(op) => self.rotate_query(op),
-            Operation::AppendCache(op) => self.append_cache(op),
+            Operation::AppendCache(op) => self.append_cache(op, None),
             Operation::AttendContext(op) => self.attend_context(op),
             Operation::AttendPaths(op) => self.attend_paths(op),
             Operation::AttendGroup(op) => self.attend_group(op),

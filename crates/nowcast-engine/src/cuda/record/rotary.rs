@@ -5,7 +5,7 @@ use crate::cuda::argument::{KernelRows, argument};
 use crate::cuda::kernel::Kernel;
 use crate::error::{Error, Result};
 use crate::extent::Rows;
-use crate::operation::{AppendCache, CachePart, RotaryTable, RotateQuery, Tokens};
+use crate::operation::{AppendCache, CachePart, RotaryTable, RotateQuery, Rotation, Tokens};
 use crate::rotary::{Pairing, Rotary};
 
 argument! {
@@ -29,7 +29,7 @@ argument! {
     AppendCacheArgument {
         input: u64, table: u64, keys: u64, values: u64, live: u64, rows: KernelRows, tokens: KernelRows,
         width: i32, key_column: i32, value_column: i32, heads: i32, head_dim: i32, interleaved: i32,
-        capacity: i32, first: i32, transposed: i32, reserved: i32,
+        capacity: i32, first: i32, transposed: i32, query_column: i32,
     }
 }
 
@@ -77,7 +77,22 @@ impl Recorder<'_> {
         self.launch("RotateQuery", Kernel::RotateQuery, shape, argument)
     }
 
-    pub(super) fn append_cache(&mut self, op: &AppendCache) -> Result<()> {
+    /// Whether queries can be rotated where their keys are: the same rows by the same table.
+    pub(super) fn rotates_with(append: &AppendCache, queries: &RotateQuery) -> bool {
+        let tokens = match append.part {
+            CachePart::Context => append.cache.shape.context,
+            CachePart::Suffix { tokens, .. } => Rows::fixed(tokens),
+        };
+        let same = |rotation: &Rotation| {
+            rotation.table == queries.table && rotation.rotary == queries.rotary && queries.table.rows == tokens
+        };
+        append.rotation.as_ref().is_some_and(same)
+            && queries.tensor == append.input
+            && queries.tokens == Tokens::All
+            && queries.heads == append.cache.shape.heads
+    }
+
+    pub(super) fn append_cache(&mut self, op: &AppendCache, queries: Option<&RotateQuery>) -> Result<()> {
         let shape = op.cache.shape;
         let (keys, values, capacity, first, tokens) = match op.part {
             CachePart::Context => {
@@ -107,7 +122,7 @@ impl Recorder<'_> {
             capacity: int(capacity)?,
             first: int(first)?,
             transposed: (op.part == CachePart::Context).into(),
-            reserved: 0,
+            query_column: queries.map_or(Ok(-1), |queries| int(queries.column))?,
         };
         let threads = Shape::flat(self.most(op.input.rows)? * shape.heads * shape.head_dim / 2, 256);
         self.launch("AppendCache", Kernel::AppendCache, threads, argument)

@@ -9,7 +9,7 @@
 
 namespace shim {
 
-Three block_index, block_size, thread;
+Three grid_size, block_index, block_size, thread;
 float4* dynamic_memory;
 
 namespace {
@@ -168,6 +168,7 @@ void run(const unsigned grid[3], unsigned block, unsigned shared_bytes, void (*e
         stacks = static_cast<char*>(memory);
         dynamic_memory = static_cast<float4*>(aligned_alloc(64, DYNAMIC_BYTES));
     }
+    grid_size = Three{grid[0], grid[1], grid[2]};
     block_size = Three{block, 1, 1};
     threads = block;
     body = entry;

@@ -12,6 +12,7 @@
 #define __device__
 #define __shared__ static
 #define __restrict__
+#define __forceinline__ inline
 
 struct float4 {
     float x, y, z, w;
@@ -25,7 +26,7 @@ struct Three {
 };
 
 namespace shim {
-extern Three block_index, block_size, thread;
+extern Three grid_size, block_index, block_size, thread;
 extern float4* dynamic_memory;
 // Wait for all threads of the block, or of the warp.
 void block_barrier();
@@ -36,6 +37,7 @@ unsigned& exchanged(unsigned lane);
 void run(const unsigned grid[3], unsigned threads, unsigned shared_bytes, void (*body)(const void*), const void* call);
 }  // namespace shim
 
+#define gridDim (shim::grid_size)
 #define blockIdx (shim::block_index)
 #define blockDim (shim::block_size)
 #define threadIdx (shim::thread)
@@ -54,6 +56,9 @@ void run(const unsigned grid[3], unsigned threads, unsigned shared_bytes, void (
         shim::run(grid, block, shared_bytes, name##_thread, call);                                                     \
     }                                                                                                                  \
     static void name##_body(const Call& call)
+
+#define KERNEL_AHEAD KERNEL
+inline void wait_for_previous() {}
 
 inline void __syncthreads() {
     shim::block_barrier();
