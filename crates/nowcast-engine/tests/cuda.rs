@@ -361,8 +361,15 @@ fn attending<'a>(pairing: Pairing, tokens: usize, hidden: usize, capacity: Live)
     };
     let positions = table(&mut case, context, Rows::fixed(0), context);
     append(&mut case, qkv, positions, CachePart::Context);
-    let last = case.plan.last_row(qkv, series);
-    for (name, query, tokens) in [("all", qkv, Tokens::All), ("last", last, Tokens::Last)] {
+    // Nothing between: short contexts do all three at once.
+    rotate(&mut case, qkv, positions, Tokens::All);
+    let output = case.plan.tensor(qkv.rows, WIDTH);
+    let attend = operation::AttendContext { query: qkv, query_column: 0, cache, output, tokens: Tokens::All };
+    case.plan.push(Operation::AttendContext(attend));
+    case.output("at once", output);
+    let again = case.input(series.times_context(1), 3 * WIDTH, 0.8);
+    let last = case.plan.last_row(again, series);
+    for (name, query, tokens) in [("all", again, Tokens::All), ("last", last, Tokens::Last)] {
         rotate(&mut case, query, positions, tokens);
         let output = case.plan.tensor(query.rows, WIDTH);
         let attend = operation::AttendContext { query, query_column: 0, cache, output, tokens };

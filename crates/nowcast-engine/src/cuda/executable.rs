@@ -139,8 +139,10 @@ impl CudaExecutable {
     /// Copies of the live extents and of the inputs, all of them or those that changed.
     fn enqueue_inputs(&mut self, only_changed: bool) -> Result<()> {
         let staging = self.staging.pointer();
-        let live = Piece { from: staging.expose_provenance() as u64, to: self.extra.address(), bytes: LIVE_BYTES };
-        let mut small = vec![live];
+        // A copy of its own: kernels may start before those ahead of them are done, but not before a copy is.
+        // SAFETY: both sides have room for the live extents; the rest is as below.
+        unsafe { self.queue.copy_in(self.extra.address(), staging, LIVE_BYTES)? };
+        let mut small = Vec::new();
         for input in self.inputs.iter_mut().filter(|input| input.changed || !only_changed) {
             // SAFETY: staging and device memory have room for each tensor and stay as long as the queue; the host
             // writes the staging memory only after it has waited for the queue.

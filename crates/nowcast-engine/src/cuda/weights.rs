@@ -34,8 +34,12 @@ impl DeviceLinear {
         self.memory.address()
     }
 
+    pub(super) fn weight_bytes(&self) -> usize {
+        self.panels * self.padded * PANEL * size_of::<f32>()
+    }
+
     pub(super) fn bias_address(&self) -> u64 {
-        self.memory.address() + (self.panels * self.padded * PANEL * size_of::<f32>()) as u64
+        self.memory.address() + self.weight_bytes() as u64
     }
 
     pub(super) fn bytes(&self) -> usize {

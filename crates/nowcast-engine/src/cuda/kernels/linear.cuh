@@ -39,6 +39,9 @@ struct Linear {
     float epsilon;
     // Logarithm of `depth`, a power of two.
     int depth_shift;
+    // Weights of the product after this one, to be on their way already.
+    const char* next;
+    i64 next_bytes;
 };
 
 // `1 / sqrt(mean square + epsilon)` from sixteen partial sums of squares, added in halves.

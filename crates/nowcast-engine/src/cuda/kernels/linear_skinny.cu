@@ -4,10 +4,20 @@
 // there. Behind them stand 16 threads for each row that compute its norm meanwhile.
 #include "linear.cuh"
 
-// Weights in flight: groups of four inputs of two columns.
-#define AHEAD 4
+// Asks for memory that a later kernel will read; the block takes its share.
+__device__ inline void fetch_ahead(const char* start, i64 bytes) {
+#if __CUDA_ARCH__ >= 900
+    i64 share = (bytes / gridDim.x + 127) / 128 * 128;
+    i64 first = blockIdx.x * share;
+    if (threadIdx.x == 0 && first < bytes) {
+        u32 size = (u32)(bytes - first < share ? bytes - first : share);
+        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(start + first), "r"(size) : "memory");
+    }
+#endif
+}
 
-template <int ROWS, int LANES>
+// AHEAD: weights in flight, in groups of four inputs of two columns.
+template <int ROWS, int LANES, int AHEAD>
 __device__ __forceinline__ void skinny(const Linear& call) {
     SHARED_MEMORY(memory);
     // Rows are staged with a gap behind every block, so that neighbouring blocks lie in other banks.
@@ -37,8 +47,9 @@ __device__ __forceinline__ void skinny(const Linear& call) {
             ahead[group][1] = weight[group * PANEL + HALF_PANEL];
         }
     }
-    wait_for_previous();
+    fetch_ahead(call.next, call.next_bytes);
     int live_rows = count(call.rows, call.live);
+    wait_for_previous();
     for (int first = 0; first < live_rows; first += ROWS) {
         if (first > 0 && works) {
 #pragma unroll
@@ -139,21 +150,21 @@ __device__ __forceinline__ void skinny(const Linear& call) {
     }
 }
 
-KERNEL_AHEAD(linear_skinny_1_4, Linear, 512) {
-    skinny<1, 4>(call);
+KERNEL_AHEAD(linear_skinny_1_4, Linear, 512, 1) {
+    skinny<1, 4, 4>(call);
 }
-KERNEL_AHEAD(linear_skinny_4_4, Linear, 512) {
-    skinny<4, 4>(call);
+KERNEL_AHEAD(linear_skinny_4_4, Linear, 512, 1) {
+    skinny<4, 4, 4>(call);
 }
-KERNEL_AHEAD(linear_skinny_8_4, Linear, 512) {
-    skinny<8, 4>(call);
+KERNEL_AHEAD(linear_skinny_8_4, Linear, 512, 1) {
+    skinny<8, 4, 4>(call);
 }
-KERNEL_AHEAD(linear_skinny_1_8, Linear, 640) {
-    skinny<1, 8>(call);
+KERNEL_AHEAD(linear_skinny_1_8, Linear, 320, 3) {
+    skinny<1, 8, 2>(call);
 }
-KERNEL_AHEAD(linear_skinny_4_8, Linear, 640) {
-    skinny<4, 8>(call);
+KERNEL_AHEAD(linear_skinny_4_8, Linear, 320, 3) {
+    skinny<4, 8, 2>(call);
 }
-KERNEL_AHEAD(linear_skinny_8_8, Linear, 640) {
-    skinny<8, 8>(call);
+KERNEL_AHEAD(linear_skinny_8_8, Linear, 320, 3) {
+    skinny<8, 8, 2>(call);
 }

@@ -23,11 +23,12 @@ __device__ inline void wait_for_previous() {
 #endif
 }
 
-// One entry point with one structure as its argument; at most `threads` threads in a block. What it does before it
-// waits for the kernel before it may only read weights.
-#define KERNEL_AHEAD(name, Call, threads)                                                                              \
+// One entry point with one structure as its argument; at most `threads` threads in a block, at least `blocks` of them on
+// a multiprocessor. What it does before it
+// waits for the kernel before it may only read weights and live extents: those are copied before all kernels.
+#define KERNEL_AHEAD(name, Call, threads, blocks)                                                                      \
     static __device__ __forceinline__ void name##_body(const Call& call);                                              \
-    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Call call) {                    \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ Call call) {            \
         let_next_start();                                                                                              \
         name##_body(call);                                                                                             \
     }                                                                                                                  \

@@ -142,6 +142,6 @@ KERNEL(swiglu, SwiGlu, 256) {
     i64 row = index / call.hidden;
     if (row >= count(call.rows, call.live)) return;
     const float* gates = call.input + row * 2 * call.hidden + index % call.hidden;
-    double gate = (double)gates[0];
-    call.output[index] = (float)(gate / (1.0 + exponential(-gate))) * gates[call.hidden];
+    float gate = gates[0];
+    call.output[index] = gate / (1.0f + (float)exponential(-(double)gate)) * gates[call.hidden];
 }

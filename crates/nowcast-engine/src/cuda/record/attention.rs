@@ -1,11 +1,12 @@
 //! Attention.
 
+use super::rotary::interleaved;
 use super::{Recorder, Shape, int, rows};
 use crate::cuda::argument::{KernelRows, argument};
 use crate::cuda::kernel::Kernel;
 use crate::error::Result;
 use crate::kv_cache::LayerCache;
-use crate::operation::{AttendContext, AttendGroup, AttendPaths};
+use crate::operation::{AppendCache, AttendContext, AttendGroup, AttendPaths, CachePart, RotateQuery, Tokens};
 use crate::plan::Tensor;
 
 argument! {
@@ -15,7 +16,7 @@ argument! {
         series: KernelRows, rows: KernelRows, context: KernelRows,
         query_width: i32, query_column: i32, output_width: i32, heads: i32, head_dim: i32, prefix_capacity: i32,
         suffix_capacity: i32, tokens: i32, seen: i32, hidden: i32, tile_rows: i32, score_stride: i32,
-        staged: i32, reserved: i32,
+        staged: i32, is_fresh: i32, key_column: i32, value_column: i32, interleaved: i32, reserved: i32, table: u64,
     }
 }
 
@@ -36,6 +37,12 @@ const COMFORTABLE_BYTES: usize = 96 * 1024;
 /// Tokens of a context that is staged whole.
 const MOST_STAGED_TOKENS: usize = 64;
 
+/// Shared memory for a context that is staged whole, so that one wait for memory serves all keys; 0 if it is long.
+fn staged_bytes(cache: &LayerCache) -> usize {
+    let head = cache.shape.head_dim * cache.capacity();
+    if cache.capacity() <= MOST_STAGED_TOKENS && head.is_multiple_of(4) { 2 * head * 4 } else { 0 }
+}
+
 /// What the two kinds of attention over a cache do not share.
 struct Queries {
     name: &'static str,
@@ -52,17 +59,36 @@ impl Recorder<'_> {
     pub(super) fn attend_context(&mut self, op: &AttendContext) -> Result<()> {
         let (query, column, output) = (op.query, op.query_column, op.output);
         let queries = Queries { name: "AttendContext", query, column, output, tokens: 0, seen: 0, hidden: 0 };
-        self.attend(&op.cache, &queries)
+        self.attend(&op.cache, &queries, None)
+    }
+
+    /// Whether a context is short enough to attend to projections that have yet to go into the cache.
+    pub(super) fn attends_fresh(append: &AppendCache, queries: &RotateQuery, attend: &AttendContext) -> bool {
+        attend.tokens == Tokens::All
+            && append.part == CachePart::Context
+            && attend.query == append.input
+            && attend.query_column == queries.column
+            && attend.cache.context_keys == append.cache.context_keys
+            && attend.cache.shape.context == append.cache.shape.context
+            && staged_bytes(&attend.cache) > 0
+    }
+
+    /// Rotates, fills the cache and attends in one launch.
+    pub(super) fn attend_fresh(&mut self, append: &AppendCache, op: &AttendContext) -> Result<()> {
+        let (query, column, output) = (op.query, op.query_column, op.output);
+        let queries = Queries { name: "AttendContext", query, column, output, tokens: 0, seen: 0, hidden: 0 };
+        self.attend(&op.cache, &queries, Some(append))
     }
 
     pub(super) fn attend_paths(&mut self, op: &AttendPaths) -> Result<()> {
         let (query, column, output) = (op.query, op.query_column, op.output);
         let (tokens, seen, hidden) = (op.tokens, op.seen, op.hidden);
         let queries = Queries { name: "AttendPaths", query, column, output, tokens, seen, hidden };
-        self.attend(&op.cache, &queries)
+        self.attend(&op.cache, &queries, None)
     }
 
-    fn attend(&mut self, cache: &LayerCache, queries: &Queries) -> Result<()> {
+    /// `fresh` names the keys and values that are to be put into the cache first.
+    fn attend(&mut self, cache: &LayerCache, queries: &Queries, fresh: Option<&AppendCache>) -> Result<()> {
         let shape = cache.shape;
         let series = self.most(shape.series)?;
         let series_rows = self.most(queries.query.rows)?.div_ceil(series.max(1));
@@ -73,9 +99,8 @@ impl Recorder<'_> {
         while tile > 1 && bytes(tile) > COMFORTABLE_BYTES {
             tile /= 2;
         }
-        // Short contexts are staged whole, so that one wait for memory serves all keys.
-        let head = shape.head_dim * cache.capacity();
-        let staged = if cache.capacity() <= MOST_STAGED_TOKENS && head % 4 == 0 { 2 * head * 4 } else { 0 };
+        let staged = staged_bytes(cache);
+        let rotation = fresh.and_then(|append| append.rotation);
         let (suffix_keys, suffix_values) = cache.suffix.map_or((0, 0), |(k, v)| (self.at(k), self.at(v)));
         let argument = AttentionArgument {
             query: self.at(queries.query),
@@ -101,7 +126,12 @@ impl Recorder<'_> {
             tile_rows: int(tile)?,
             score_stride: int(score_stride)?,
             staged: (staged > 0).into(),
+            is_fresh: fresh.is_some().into(),
+            key_column: fresh.map_or(Ok(0), |append| int(append.key_column))?,
+            value_column: fresh.map_or(Ok(0), |append| int(append.value_column))?,
+            interleaved: rotation.map_or(0, |rotation| interleaved(&rotation.rotary)),
             reserved: 0,
+            table: rotation.map_or(0, |rotation| self.at(rotation.table)),
         };
         let grid = [series_rows.div_ceil(tile), shape.heads, series];
         let shape = Shape { grid, threads: THREADS, shared_bytes: bytes(tile) + staged };

@@ -13,7 +13,7 @@ argument! {
         weight: u64, bias: u64, input: u64, residual: u64, output: u64, row_scale: u64, live: u64,
         rows: KernelRows,
         inputs: i32, padded: i32, depth: i32, first_column: i32, columns: i32, first_panel: i32, gated: i32,
-        has_norm: i32, epsilon: f32, depth_shift: i32,
+        has_norm: i32, epsilon: f32, depth_shift: i32, next: u64, next_bytes: u64,
     }
 }
 
@@ -33,7 +33,7 @@ const SPLIT_ROWS: usize = 32;
 /// Shared memory of such a tile: four groups' two buffers each of 16 inputs of its rows (with a gap) and columns.
 const SPLIT_BYTES: usize = 4 * 2 * (16 * PANEL + 20 * SPLIT_ROWS) * 4;
 /// Threads that a skinny block may have, by its lanes.
-const MOST_SKINNY_THREADS: [(usize, usize); 2] = [(8, 640), (4, 512)];
+const MOST_SKINNY_THREADS: [(usize, usize); 2] = [(8, 320), (4, 512)];
 
 impl Recorder<'_> {
     pub(super) fn linear(&mut self, op: &Linear) -> Result<()> {
@@ -65,6 +65,8 @@ impl Recorder<'_> {
             has_norm: op.norm_epsilon.is_some().into(),
             epsilon: op.norm_epsilon.unwrap_or(0.0),
             depth_shift: linear.depth.trailing_zeros() as i32,
+            next: self.next.0,
+            next_bytes: self.next.1,
         };
         const NAME: &str = "Linear";
         if linear.is_narrow() {
@@ -103,24 +105,33 @@ impl Recorder<'_> {
             return None;
         }
         let blocks = linear.padded / linear.depth;
-        // Wider blocks read the rows less often, narrower ones fill more multiprocessors.
-        let wide = panels * 2 >= self.weights.machine.multiprocessors();
-        let (lanes, most_threads) = MOST_SKINNY_THREADS[usize::from(!wide)];
-        let kernels = match wide {
-            true => [Kernel::LinearSkinny1By8, Kernel::LinearSkinny4By8, Kernel::LinearSkinny8By8],
-            false => [Kernel::LinearSkinny1By4, Kernel::LinearSkinny4By4, Kernel::LinearSkinny8By4],
+        let tile = match most {
+            0..=1 => 1,
+            2..=4 => 4,
+            _ => 8,
         };
-        let (kernel, tile) = match most {
-            0..=1 => (kernels[0], 1),
-            2..=4 => (kernels[1], 4),
-            _ => (kernels[2], 8),
-        };
-        let workers = blocks * lanes;
-        let threads = (workers + if has_norm { 16 * tile } else { 0 }).next_multiple_of(32);
-        let staged = (tile * blocks * (linear.depth + 4)).max(blocks * tile * 2 * lanes);
-        let shared_bytes = staged * 4 + tile * (17 * 8 + 2 * lanes * 4);
-        let fits = threads <= most_threads && shared_bytes <= self.weights.machine.most_shared_bytes();
-        let grid = [panels * (PANEL / 2 / lanes), 1, 1];
-        fits.then_some((kernel, Shape { grid, threads, shared_bytes }))
+        MOST_SKINNY_THREADS.into_iter().find_map(|(lanes, most_threads)| {
+            // Wider blocks read the rows less often, narrower ones fill more multiprocessors.
+            let grid = panels * (PANEL / 2 / lanes);
+            let fills = lanes == 4 || grid >= self.weights.machine.multiprocessors();
+            let kernel = match (tile, lanes) {
+                (1, 4) => Kernel::LinearSkinny1By4,
+                (4, 4) => Kernel::LinearSkinny4By4,
+                (8, 4) => Kernel::LinearSkinny8By4,
+                (1, _) => Kernel::LinearSkinny1By8,
+                (4, _) => Kernel::LinearSkinny4By8,
+                _ => Kernel::LinearSkinny8By8,
+            };
+            // The norm has threads of its own, sixteen for each row where there is room.
+            let workers = blocks * lanes;
+            let least = workers + if has_norm { 32 } else { 0 };
+            let threads = if has_norm { (workers + 16 * tile).min(most_threads).max(least) } else { workers };
+            let threads = threads.next_multiple_of(32);
+            let staged = (tile * blocks * (linear.depth + 4)).max(blocks * tile * 2 * lanes);
+            let shared_bytes = staged * 4 + tile * (17 * 8 + 2 * lanes * 4);
+            let fits = threads <= most_threads && shared_bytes <= self.weights.machine.most_shared_bytes();
+            let shape = Shape { grid: [grid, 1, 1], threads, shared_bytes };
+            (fills && fits).then_some((kernel, shape))
+        })
     }
 }

@@ -21,7 +21,7 @@ use super::kernel::Kernel;
 use super::machine::{DeviceMemory, KernelLaunch};
 use crate::error::{Error, Result};
 use crate::extent::{Live, Rows};
-use crate::operation::Operation;
+use crate::operation::{AppendCache, Operation};
 use crate::plan::{Plan, Section, Tensor};
 use crate::rotary::Rotary;
 
@@ -65,20 +65,19 @@ pub(super) fn record(weights: &Arc<CudaWeights>, plan: &Plan, arena: u64) -> Res
         row_scale: extra.address() + ALIGNMENT as u64,
         constants: extra.address() + (ALIGNMENT + scales) as u64,
         rotaries,
+        next: (0, 0),
         launches: Vec::new(),
     };
     let mut record = |section: Section| -> Result<Vec<KernelLaunch>> {
-        let mut operations = plan.operations(section).iter().peekable();
-        while let Some(operation) = operations.next() {
-            if let Operation::AppendCache(append) = operation {
-                let follows = |next: &&Operation| matches!(next, Operation::RotateQuery(op) if Recorder::rotates_with(append, op));
-                let queries = operations.next_if(follows);
-                let queries =
-                    queries.and_then(|next| if let Operation::RotateQuery(op) = next { Some(op) } else { None });
-                recorder.append_cache(append, queries)?;
-            } else {
-                recorder.operation(operation)?;
-            }
+        let operations = plan.operations(section);
+        let mut place = 0;
+        while let Some(operation) = operations.get(place) {
+            let following = &operations[place + 1..];
+            recorder.next = recorder.weights_of_next(following);
+            place += match operation {
+                Operation::AppendCache(append) => recorder.append_with(append, following)?,
+                _ => recorder.operation(operation).map(|()| 1)?,
+            };
         }
         Ok(std::mem::take(&mut recorder.launches))
     };
@@ -106,6 +105,8 @@ struct Recorder<'a> {
     row_scale: u64,
     constants: u64,
     rotaries: Vec<Rotary>,
+    /// Address and bytes of the weights of the next product.
+    next: (u64, u64),
     launches: Vec<KernelLaunch>,
 }
 
@@ -149,6 +150,38 @@ impl Recorder<'_> {
             Operation::SampleMixture(op) => self.draw(Kernel::SampleMixture, op),
             Operation::OverwriteExogenous(op) => self.overwrite_exogenous(op),
         }
+    }
+
+    /// Records an `AppendCache` together with what follows it, if one kernel does both, and returns how many operations
+    /// that were: queries that rotate by the same table, and a short context that attends to what is appended.
+    fn append_with(&mut self, append: &AppendCache, following: &[Operation]) -> Result<usize> {
+        let Some(Operation::RotateQuery(queries)) = following.first() else {
+            return self.append_cache(append, None).map(|()| 1);
+        };
+        if !Self::rotates_with(append, queries) {
+            return self.append_cache(append, None).map(|()| 1);
+        }
+        if let Some(Operation::AttendContext(attend)) = following.get(1) {
+            let projections = append.input;
+            let mut is_last = !self.plan.kept().iter().any(|kept| kept.index == projections.index);
+            let decode = self.plan.operations(Section::Decode);
+            following[2..].iter().chain(decode).for_each(|operation| {
+                operation.each_tensor(&mut |tensor| is_last &= tensor.index != projections.index);
+            });
+            if is_last && Self::attends_fresh(append, queries, attend) {
+                return self.attend_fresh(append, attend).map(|()| 3);
+            }
+        }
+        self.append_cache(append, Some(queries)).map(|()| 2)
+    }
+
+    /// Where the weights of the next product lie, for a kernel to ask for them early.
+    fn weights_of_next(&self, following: &[Operation]) -> (u64, u64) {
+        let next = following.iter().find_map(|operation| match operation {
+            Operation::Linear(op) => Some(&self.weights.linears[op.weight.index]),
+            _ => None,
+        });
+        next.map_or((0, 0), |linear| (linear.weight_address(), linear.weight_bytes() as u64))
     }
 
     /// Address of a tensor.

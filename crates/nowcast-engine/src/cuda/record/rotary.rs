@@ -33,7 +33,7 @@ argument! {
     }
 }
 
-fn interleaved(rotary: &Rotary) -> i32 {
+pub(super) fn interleaved(rotary: &Rotary) -> i32 {
     (rotary.pairing == Pairing::Interleaved).into()
 }
 

@@ -57,7 +57,7 @@ void run(const unsigned grid[3], unsigned threads, unsigned shared_bytes, void (
     }                                                                                                                  \
     static void name##_body(const Call& call)
 
-#define KERNEL_AHEAD KERNEL
+#define KERNEL_AHEAD(name, Call, threads, blocks) KERNEL(name, Call, threads)
 inline void wait_for_previous() {}
 
 inline void __syncthreads() {
