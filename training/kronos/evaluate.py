@@ -86,7 +86,7 @@ def main():
     parser.add_argument("--windows", type=int, default=60)
     parser.add_argument("--stride", type=int, default=24)
     parser.add_argument("--paths", type=int, default=128)
-    parser.add_argument("--chunk", type=int, default=20, help="windows at a time")
+    parser.add_argument("--chunk", type=int, default=6, help="windows at a time; another number draws other paths")
     parser.add_argument("--top-p", type=float, nargs="+", default=[0.9, 1.0])
     parser.add_argument("--synthetic", type=int, default=0, help="judge on so many fresh synthetic series as well")
     parser.add_argument("--only", default="")

@@ -25,9 +25,7 @@ pub(crate) fn open(
     mode: Option<ModeName>,
     poison: bool,
 ) -> Result<(Arc<dyn Device>, ModeName)> {
-    if let Some(threads) = threads.filter(|&threads| threads == 0 || threads > MOST_THREADS) {
-        return Err(Error::Setting(format!("{threads} threads: choose 1 to {MOST_THREADS}")));
-    }
+    check(name, threads)?;
     let gpu = |ordinal: usize| -> Result<(Arc<dyn Device>, ModeName)> {
         let device = CudaDevice::new(ordinal).map_err(|error| Error::Setting(format!("--device {name}: {error}")))?;
         let mode = mode.unwrap_or(ModeName::ReduceOverhead);
@@ -45,6 +43,14 @@ pub(crate) fn open(
     let device = CpuDevice::new(threads);
     let device = if poison { device.with_poisoned_memory() } else { device };
     Ok((Arc::new(device), mode.unwrap_or(ModeName::Default)))
+}
+
+/// Refuses what no machine can mean, before anything is downloaded.
+pub(crate) fn check(name: &str, threads: Option<usize>) -> Result<()> {
+    if let Some(threads) = threads.filter(|&threads| threads == 0 || threads > MOST_THREADS) {
+        return Err(Error::Setting(format!("{threads} threads: choose 1 to {MOST_THREADS}")));
+    }
+    choice(name).map(|_| ())
 }
 
 fn choice(name: &str) -> Result<Choice> {

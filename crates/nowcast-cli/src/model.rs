@@ -1,29 +1,66 @@
 //! From the model flags to a forecaster.
 
-use nowcast::checkpoint::{HubOptions, resolve_with_progress};
-use nowcast::toto::LoadOptions;
-use nowcast::{Error, Forecaster, Result};
+use nowcast::checkpoint::{HubOptions, ModelSource};
+use nowcast::family::{self, Located};
+use nowcast::kronos::{self, KronosSource};
+use nowcast::{CandleForecaster, Error, Forecaster, Result, toto};
 
-use crate::arguments::{DtypeName, ModeName, RunArguments};
+use crate::arguments::{CandleArguments, DtypeName, ModeName, RunArguments};
 use crate::device;
 use crate::progress::Progress;
 
-/// Loads the model and says which mode it runs in.
-pub(crate) fn load(model: &str, run: &RunArguments) -> Result<(Forecaster, ModeName)> {
+/// Finds the model's files, and downloads them where they are not there yet.
+pub(crate) fn locate(model: &str, run: &RunArguments) -> Result<Located> {
+    device::check(&run.device, run.threads)?;
     let DtypeName::F32 = run.dtype;
-    let mode = mode(run.mode, |name| std::env::var(name).ok())?;
-    let (device, mode) = device::open(&run.device, run.threads, mode, false)?;
     let mut hub = HubOptions::from_environment();
     hub.offline |= run.offline;
     hub.revision = run.revision.clone().or(hub.revision);
     let mut progress = Progress::new("downloading");
-    let source = resolve_with_progress(model, &hub, &mut |file| {
+    family::locate(model, run.tokenizer.as_deref(), &hub, &mut |file| {
         progress.update(file.done as usize, file.total.unwrap_or(file.done) as usize);
-    })?;
-    drop(progress);
-    let options = LoadOptions { eager: mode == ModeName::Eager, variate_labels: run.variate_labels };
-    let forecaster = Forecaster::load_with(&source, device, options)?;
-    Ok((forecaster, mode))
+    })
+}
+
+/// Loads a Toto model.
+pub(crate) fn load_series(source: &ModelSource, run: &RunArguments) -> Result<(Forecaster, ModeName)> {
+    let (device, mode) = device::open(&run.device, run.threads, chosen_mode(run)?, false)?;
+    let options = toto::LoadOptions { eager: mode == ModeName::Eager, variate_labels: run.variate_labels };
+    Ok((Forecaster::load_with(source, device, options)?, mode))
+}
+
+/// Loads a Kronos model.
+pub(crate) fn load_candles(source: &KronosSource, run: &RunArguments) -> Result<(CandleForecaster, ModeName)> {
+    let (device, mode) = device::open(&run.device, run.threads, chosen_mode(run)?, false)?;
+    let options = kronos::LoadOptions { eager: mode == ModeName::Eager };
+    Ok((CandleForecaster::load_with(source, device, options)?, mode))
+}
+
+/// Refuses what only Kronos knows, for a Toto model.
+pub(crate) fn refuse_candle_flags(model: &str, candles: &CandleArguments, repair: bool) -> Result<()> {
+    let mut given = candles.given();
+    given.extend(repair.then_some("--repair"));
+    refuse(&given, model, "Toto", "Kronos")
+}
+
+/// Refuses what only Toto knows, for a Kronos model; `given` are the flags of the command.
+pub(crate) fn refuse_series_flags(model: &str, mut given: Vec<&'static str>, run: &RunArguments) -> Result<()> {
+    given.extend(run.variate_labels.then_some("--variate-labels"));
+    refuse(&given, model, "Kronos", "Toto")
+}
+
+fn refuse(given: &[&str], model: &str, family: &str, other: &str) -> Result<()> {
+    if given.is_empty() {
+        return Ok(());
+    }
+    let (flags, it) = (given.join(", "), if given.len() == 1 { "it" } else { "them" });
+    Err(Error::Setting(format!(
+        "{flags}: only {other} models know {it}, and {model} is a {family} model; leave {it} out or choose another --model"
+    )))
+}
+
+fn chosen_mode(run: &RunArguments) -> Result<Option<ModeName>> {
+    mode(run.mode, |name| std::env::var(name).ok())
 }
 
 /// The flag, else the variables of the old scripts, else what the device prefers.
@@ -75,5 +112,14 @@ mod tests {
         assert_eq!(with(&disabled, Some(ModeName::ReduceOverhead)).unwrap(), Some(ModeName::ReduceOverhead));
         assert!(with(&[("TOTO_COMPILE_MODE", "fastest")], None).is_err());
         assert!(with(&[("TOTO_COMPILE", "off")], None).is_err());
+    }
+
+    #[test]
+    fn flags_of_the_other_family_are_refused_by_name() {
+        assert!(refuse(&[], "nano", "Toto", "Kronos").is_ok());
+        assert_eq!(
+            refuse(&["--top-k", "--repair"], "nano", "Toto", "Kronos").unwrap_err().to_string(),
+            "--top-k, --repair: only Kronos models know them, and nano is a Toto model; leave them out or choose another --model"
+        );
     }
 }

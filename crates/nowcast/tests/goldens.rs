@@ -31,7 +31,7 @@ fn every_case_passes(family: ModelFamily, eager: bool, cases: usize) {
     assert_eq!((report.passed, report.failed), (cases, 0));
 }
 
-/// The CUDA kernels, compiled for this processor: the same arithmetic, the same checks. These cases draw no samples,
+/// The CUDA kernels, compiled for this processor: the same arithmetic, the same checks. This case draws no samples,
 /// which would take minutes; labels, exogenous variates, groups and several decode steps are there.
 #[test]
 fn a_toto_case_passes_on_emulated_cuda_kernels() {
@@ -44,32 +44,67 @@ fn a_toto_case_passes_on_emulated_cuda_kernels() {
     assert!(report.cases[0].pass, "{:?} {failed:?}", report.cases[0].failure);
 }
 
-/// Copies a case and changes one value of a stored f64 tensor by a thousandth.
-fn tampered(tensor: &str, folder: &Path) {
-    let source = goldens().join("toto-univariate");
-    for file in ["case.json", "config.json", "model.safetensors"] {
-        std::fs::copy(source.join(file), folder.join(file)).unwrap();
+/// Copies a folder and everything below it.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() { copy(&entry.path(), &target) } else { drop(std::fs::copy(entry.path(), target)) }
     }
-    let mut bytes = std::fs::read(source.join("golden.safetensors")).unwrap();
+}
+
+/// Copies a case and changes the first value of a stored tensor by a thousandth and a little, or an integer by one.
+fn tampered(case: &str, tensor: &str, folder: &Path) {
+    copy(&goldens().join(case), folder);
+    let path = folder.join("golden.safetensors");
+    let mut bytes = std::fs::read(&path).unwrap();
     let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
     let start = 8 + length + header[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
-    let value = f64::from_le_bytes(bytes[start..start + 8].try_into().unwrap());
-    bytes[start..start + 8].copy_from_slice(&(value * 1.001).to_le_bytes());
-    std::fs::write(folder.join("golden.safetensors"), bytes).unwrap();
+    match header[tensor]["dtype"].as_str().unwrap() {
+        "F64" => change(&mut bytes[start..], |bytes| shifted(f64::from_le_bytes(bytes)).to_le_bytes()),
+        "F32" => {
+            change(&mut bytes[start..], |bytes| (shifted(f64::from(f32::from_le_bytes(bytes))) as f32).to_le_bytes())
+        }
+        "I64" => change(&mut bytes[start..], |bytes| (i64::from_le_bytes(bytes) ^ 1).to_le_bytes()),
+        other => panic!("{tensor} holds {other}"),
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+fn shifted(value: f64) -> f64 {
+    value + value.abs() / 1e3 + 1e-3
+}
+
+fn change<const N: usize>(bytes: &mut [u8], to: impl Fn([u8; N]) -> [u8; N]) {
+    let changed = to(bytes[..N].try_into().unwrap());
+    bytes[..N].copy_from_slice(&changed);
 }
 
 #[test]
 fn one_changed_digit_fails() {
-    for tensor in ["mean_kv_f64", "hidden_f64", "mix_loc_f64", "loc_f64", "first_patch_quantiles_exact_f64"] {
+    let toto = ["mean_kv_f64", "hidden_f64", "mix_loc_f64", "loc_f64", "first_patch_quantiles_exact_f64"];
+    let of_kronos = [
+        ("kronos-predict", "slide.gen_s1"),
+        ("kronos-predict", "slide.s2_logits"),
+        ("kronos-predict", "slide.preds"),
+        ("kronos-predict", "noamount.y_stamp"),
+        ("kronos-batch", "batch.ctx_s2"),
+        ("kronos-sampling", "probs.T1.0_k0_p1.0"),
+        ("kronos-tokens", "tok.s1_ids"),
+        ("kronos-tokens", "lm.context_f64"),
+        ("kronos-tokens-fixed-te", "tok.forward_z_f64"),
+    ];
+    for (case, tensor) in toto.map(|tensor| ("toto-univariate", tensor)).into_iter().chain(of_kronos) {
         let folder = tempfile::tempdir().unwrap();
-        let named = folder.path().join("toto-tampered");
-        std::fs::create_dir(&named).unwrap();
-        tampered(tensor, &named);
+        let named = folder.path().join(case);
+        tampered(case, tensor, &named);
         let report = verify(&named, None, false, &mut |_, _| ()).unwrap();
-        assert_eq!((report.passed, report.failed), (0, 1), "{tensor}");
+        assert_eq!((report.passed, report.failed), (0, 1), "{case} {tensor}: {:?}", report.cases[0].failure);
         let failed = report.cases[0].checks.iter().find(|check| !check.pass).expect("one check failed");
-        assert!(failed.tensor.starts_with(tensor.trim_end_matches("_f64")), "{tensor}: {failed:?}");
+        let expected = tensor.trim_end_matches("_f64").replace("y_stamp", "stamps");
+        assert!(failed.tensor.starts_with(&expected), "{case} {tensor}: {failed:?}");
     }
 }
 

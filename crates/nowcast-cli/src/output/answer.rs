@@ -7,6 +7,8 @@ use nowcast::forecast::{Aggregation, Distribution, VariateForecast};
 use nowcast::{Error, Result};
 use serde_json::Value;
 
+use super::market::{Market, MarketForecast};
+
 /// What was asked of one run.
 #[derive(Debug, Clone)]
 pub struct Question {
@@ -31,6 +33,7 @@ pub struct Question {
 pub struct Answer {
     question: Question,
     series: Vec<SeriesAnswer>,
+    markets: Vec<Market>,
     /// Counters and times of the run, in the order to print.
     pub stats: Vec<(String, Value)>,
     /// What the user should know: sorted rows, masked values and the like.
@@ -47,7 +50,7 @@ impl Answer {
         if let Some((_, level)) = twice {
             return Err(Error::Setting(format!("the quantile level {level} is asked for twice: once is enough")));
         }
-        Ok(Self { question, series: Vec::new(), stats: Vec::new(), notes: Vec::new() })
+        Ok(Self { question, series: Vec::new(), markets: Vec::new(), stats: Vec::new(), notes: Vec::new() })
     }
 
     /// Adds one variate and computes its point forecast, mean and quantiles together.
@@ -82,6 +85,21 @@ impl Answer {
         Ok(())
     }
 
+    /// Adds the six series of one market.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn push_market(&mut self, market: MarketForecast) -> Result<()> {
+        let MarketForecast { name, history, timeline, forecast, consistency, repaired } = market;
+        let first = self.series.len();
+        for (variate, past) in forecast.into_variates().into_iter().zip(history) {
+            let variate_name = format!("{name}/{}", variate.name());
+            self.push(past, timeline.clone(), variate.renamed(variate_name))?;
+        }
+        self.markets.push(Market { name, consistency, repaired, first });
+        Ok(())
+    }
+
     /// What was asked.
     pub fn question(&self) -> &Question {
         &self.question
@@ -92,11 +110,22 @@ impl Answer {
         &self.series
     }
 
+    /// The markets, where series are fields of candles; none for series of their own.
+    pub fn markets(&self) -> &[Market] {
+        &self.markets
+    }
+
+    /// The series of a market, in the order of the fields of a candle.
+    pub fn fields(&self, market: &Market) -> &[SeriesAnswer] {
+        &self.series[market.range()]
+    }
+
     /// One line: model, horizon, context and how the distribution was obtained.
     pub fn headline(&self) -> String {
         let Question { model, horizon, context, .. } = &self.question;
-        let steps = if *horizon == 1 { "step" } else { "steps" };
-        let values = if *context == 1 { "value" } else { "values" };
+        let (step, value) = if self.markets.is_empty() { ("step", "value") } else { ("bar", "bar") };
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
+        let (steps, values) = (plural(*horizon), plural(*context));
         let source = match self.series.first().map(|series| series.forecast.distribution()) {
             Some(Distribution::Paths { samples: 1, .. }) => ", 1 sample path".into(),
             Some(Distribution::Paths { samples, .. }) => format!(", {samples} sample paths"),
@@ -104,7 +133,7 @@ impl Answer {
             Some(Distribution::Mean(_)) => ", mean path".into(),
             None => String::new(),
         };
-        format!("{model}: {horizon} {steps} ahead from {context} past {values}{source}")
+        format!("{model}: {horizon} {step}{steps} ahead from {context} past {value}{values}{source}")
     }
 }
 

@@ -1,11 +1,13 @@
 //! Small answers with numbers that can be checked by eye.
 
 use jiff::civil::date;
+use nowcast::candles::Consistency;
 use nowcast::data::{Precision, Stamp, Style, Zone};
 use nowcast::forecast::{Aggregation, Distribution, VariateForecast};
+use nowcast::{CandleColumns, Candles, Forecast};
 use serde_json::json;
 
-use super::{Answer, Question, Timeline};
+use super::{Answer, MarketForecast, Question, Timeline};
 
 const HISTORY: [f32; 4] = [98.0, 99.0, f32::NAN, 100.0];
 
@@ -27,12 +29,40 @@ fn push(answer: &mut Answer, name: &str, timeline: Timeline, values: Vec<f32>) {
     answer.push(HISTORY.to_vec(), timeline, forecast).unwrap();
 }
 
+/// Four past hours and three future ones.
+fn hours() -> Timeline {
+    let stamps = (6..13).map(|hour| Stamp::civil(date(2024, 1, 2).at(hour, 0, 0, 0))).collect();
+    Timeline::Dated { stamps, style: Style { precision: Precision::Minute, separator: ' ', zone: Zone::None } }
+}
+
+/// A market by the hour whose four paths rise by one per bar; one of its twelve bars has a negative volume.
+pub(crate) fn market() -> Answer {
+    let mut answer = Answer::new(Question { point: Aggregation::Mean, ..question() }).unwrap();
+    let past = [10.0, 11.0, 9.0, 10.5, 1000.0, 10000.0];
+    let columns =
+        CandleColumns { open: vec![1.0], high: vec![1.0], low: vec![1.0], close: vec![1.0], ..Default::default() };
+    let candles = Candles::new("kline", columns, vec![date(2024, 1, 2).at(9, 0, 0, 0)], Vec::new()).unwrap();
+    let variates = Candles::FIELDS.iter().zip(past).map(|(field, first)| {
+        let bar = |path: usize, step: usize| match (*field, path, step) {
+            ("volume", 0, 2) => -1.0,
+            _ => first + path as f32 + step as f32,
+        };
+        let values = (0..4).flat_map(|path| (0..3).map(move |step| bar(path, step))).collect();
+        VariateForecast::new(*field, Distribution::Paths { samples: 4, values }).unwrap()
+    });
+    let forecast = Forecast::new(variates.collect()).unwrap();
+    let consistency = Consistency::of_forecast(&forecast, &candles).unwrap();
+    let history = past.map(|first| (0..4).map(|step| first + step as f32 - 4.0).collect());
+    let market =
+        MarketForecast { name: "kline".into(), history, timeline: hours(), forecast, consistency, repaired: false };
+    answer.push_market(market).unwrap();
+    answer
+}
+
 /// A series `close` by the hour whose four paths rise by one per step.
 pub(crate) fn push_dated(answer: &mut Answer) {
-    let stamps = (6..13).map(|hour| Stamp::civil(date(2024, 1, 2).at(hour, 0, 0, 0))).collect();
-    let style = Style { precision: Precision::Minute, separator: ' ', zone: Zone::None };
     let rising = [100.0, 101.0, 102.0, 104.0].iter().flat_map(|&first| [first, first + 1.0, first + 2.0]).collect();
-    push(answer, "close", Timeline::Dated { stamps, style }, rising);
+    push(answer, "close", hours(), rising);
 }
 
 /// A series without stamps, with four paths.

@@ -7,7 +7,7 @@ use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 use serde_json::Value;
 use serde_json::ser::Formatter;
 
-use super::{Answer, SeriesAnswer, Timeline};
+use super::{Answer, Market, SeriesAnswer, Timeline};
 
 /// One JSON object and a final newline: an object key per line, arrays on one line.
 ///
@@ -24,12 +24,16 @@ struct Document<'a>(&'a Answer);
 impl Serialize for Document<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let answer = self.0;
-        let mut object = serializer.serialize_struct("Answer", 6)?;
+        let mut object = serializer.serialize_struct("Answer", 7)?;
         object.serialize_field("model", &answer.question().model)?;
         object.serialize_field("horizon", &answer.question().horizon)?;
         object.serialize_field("settings", &Named(&answer.question().settings))?;
         let series: Vec<_> = answer.series().iter().map(|series| Entry { answer, series }).collect();
         object.serialize_field("series", &series)?;
+        if !answer.markets().is_empty() {
+            let markets: Vec<_> = answer.markets().iter().map(|market| MarketEntry { answer, market }).collect();
+            object.serialize_field("markets", &markets)?;
+        }
         if !answer.notes.is_empty() {
             object.serialize_field("notes", &answer.notes)?;
         }
@@ -63,6 +67,23 @@ impl Serialize for Entry<'_> {
         if self.answer.question().paths && self.series.forecast().paths().is_some() {
             object.serialize_field("paths", &Paths(self.series.forecast()))?;
         }
+        object.end()
+    }
+}
+
+struct MarketEntry<'a> {
+    answer: &'a Answer,
+    market: &'a Market,
+}
+
+impl Serialize for MarketEntry<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Market", 4)?;
+        object.serialize_field("name", &self.market.name)?;
+        let series: Vec<&str> = self.answer.fields(self.market).iter().map(SeriesAnswer::name).collect();
+        object.serialize_field("series", &series)?;
+        object.serialize_field("consistency", &self.market.consistency)?;
+        object.serialize_field("repaired", &self.market.repaired)?;
         object.end()
     }
 }
@@ -182,6 +203,22 @@ mod tests {
 }
 "#;
         assert_eq!(String::from_utf8(render(&answer).unwrap()).unwrap(), expected);
+    }
+
+    #[test]
+    fn markets_name_their_series_and_how_sound_their_bars_are() {
+        let document: Value = serde_json::from_slice(&render(&example::market()).unwrap()).unwrap();
+        let names = ["open", "high", "low", "close", "volume", "amount"].map(|field| format!("kline/{field}"));
+        let series: Vec<&str> =
+            document["series"].as_array().unwrap().iter().map(|series| series["name"].as_str().unwrap()).collect();
+        assert_eq!(series, names);
+        let market = &document["markets"][0];
+        assert_eq!((market["name"].as_str(), market["repaired"].as_bool()), (Some("kline"), Some(false)));
+        assert_eq!(market["series"], serde_json::json!(names));
+        let consistency = &market["consistency"];
+        assert_eq!((consistency["bars"].as_u64(), consistency["inconsistent"].as_u64()), (Some(12), Some(1)));
+        assert_eq!(consistency["share"].as_f64(), Some(1.0 / 12.0));
+        assert_eq!(consistency["negative_volume"].as_u64(), Some(1));
     }
 
     #[test]

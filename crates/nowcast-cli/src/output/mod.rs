@@ -1,17 +1,20 @@
 //! An answer as text or bytes: pure functions from data to output, and the one place that writes files.
 
 mod answer;
+mod candle_table;
 mod csv;
 mod decimals;
 mod file;
 mod json;
 mod long;
+mod market;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod table;
 
 pub use answer::{Answer, Question, SeriesAnswer, Timeline};
 pub use file::{check_target, same_file, write_file};
+pub use market::{Market, MarketForecast};
 
 use nowcast::{Error, Result};
 

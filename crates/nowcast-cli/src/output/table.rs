@@ -1,7 +1,7 @@
 //! Aligned columns for people.
 
 use super::decimals::Notation;
-use super::{Answer, Question, SeriesAnswer, Timeline};
+use super::{Answer, Question, SeriesAnswer, Timeline, candle_table};
 
 /// Spaces between two columns.
 const GAP: usize = 2;
@@ -12,26 +12,28 @@ const GAP: usize = 2;
 pub(super) fn render(answer: &Answer, width: Option<usize>) -> String {
     let mut text = answer.headline();
     text.push('\n');
+    for market in answer.markets() {
+        candle_table::push(&mut text, answer, market, width);
+    }
+    if !answer.markets().is_empty() {
+        return text;
+    }
     for series in answer.series() {
         text.push('\n');
         text.extend(series.name().chars().map(printable));
         text.push('\n');
-        let stamps = stamp_column(series);
-        let columns = number_columns(answer, series);
-        for block in blocks(&stamps, &columns, width.unwrap_or(usize::MAX)) {
-            push_rows(&mut text, &stamps, block);
-        }
+        push_columns(&mut text, &stamp_column(series), &number_columns(answer, series), width);
     }
     text
 }
 
 /// Names come from files: what would move a terminal's cursor or change its colours is replaced.
-fn printable(letter: char) -> char {
+pub(super) fn printable(letter: char) -> char {
     if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter }
 }
 
 /// Cells of one column from the top, all of the same width.
-struct Column {
+pub(super) struct Column {
     cells: Vec<String>,
     width: usize,
 }
@@ -44,7 +46,7 @@ impl Column {
     }
 }
 
-fn stamp_column(series: &SeriesAnswer) -> Column {
+pub(super) fn stamp_column(series: &SeriesAnswer) -> Column {
     let stamps = (0..series.horizon()).map(|step| series.future_stamp(step));
     match series.timeline() {
         Timeline::Dated { .. } => Column::new("timestamp".into(), stamps, |cell, width| format!("{cell:<width$}")),
@@ -57,18 +59,21 @@ fn number_columns(answer: &Answer, series: &SeriesAnswer) -> Vec<Column> {
         std::iter::once(series.point()).chain(series.quantiles().iter().map(Vec::as_slice)).collect();
     let Question { point, levels, .. } = answer.question();
     let headers = std::iter::once(point.to_string()).chain(levels.iter().map(|&level| percent(level)));
-    let notation = Notation::of(numbers.iter().copied().flatten().copied());
-    headers
-        .zip(numbers)
-        .map(|(header, numbers)| {
-            let rows = numbers.iter().map(|&number| notation.write(number));
-            Column::new(header, rows, |cell, width| format!("{cell:>width$}"))
-        })
-        .collect()
+    aligned(headers.zip(numbers).collect())
+}
+
+/// Columns of numbers that share their number of decimals.
+pub(super) fn aligned(columns: Vec<(String, &[f64])>) -> Vec<Column> {
+    let notation = Notation::of(columns.iter().flat_map(|(_, numbers)| numbers.iter().copied()));
+    let column = |(header, numbers): (String, &[f64])| {
+        let rows = numbers.iter().map(|&number| notation.write(number));
+        Column::new(header, rows, |cell, width| format!("{cell:>width$}"))
+    };
+    columns.into_iter().map(column).collect()
 }
 
 /// A quantile level as people say it: `0.025` is `2.5%`.
-fn percent(level: f64) -> String {
+pub(super) fn percent(level: f64) -> String {
     // Rounded far below any level in use, so that 0.07 is 7% and not 7.000000000000001%.
     let digits = format!("{:.9}", level * 100.0);
     format!("{}%", digits.trim_end_matches('0').trim_end_matches('.'))
@@ -89,6 +94,13 @@ fn blocks<'a>(stamps: &Column, columns: &'a [Column], width: usize) -> Vec<&'a [
     }
     blocks.push(&columns[first..]);
     blocks
+}
+
+/// Rows of stamps and numbers; columns that do not fit continue in a further block.
+pub(super) fn push_columns(text: &mut String, stamps: &Column, columns: &[Column], width: Option<usize>) {
+    for block in blocks(stamps, columns, width.unwrap_or(usize::MAX)) {
+        push_rows(text, stamps, block);
+    }
 }
 
 fn push_rows(text: &mut String, stamps: &Column, columns: &[Column]) {

@@ -4,7 +4,7 @@ use nowcast::Result;
 use nowcast::forecast::{Aggregation, Distribution};
 
 use super::panel::{self, Axes, Frame, Window};
-use super::scene::{Scene, Shape};
+use super::scene::{Paint, Scene, Shape};
 use super::style::{BAND, MIDDLE, NOW, PAST, POINT};
 use crate::output::SeriesAnswer;
 
@@ -65,7 +65,7 @@ impl<'a> Fan<'a> {
         for [lower, upper] in &self.bands {
             let (left, lower) = self.joined(lower);
             let (_, upper) = self.joined(upper);
-            scene.shapes.push(band(&axes, left, &lower, &upper));
+            scene.shapes.push(band(&axes, left, &lower, &upper, BAND));
         }
         panel::draw_line(scene, &axes, 0, &self.past, PAST);
         let (left, middle) = self.joined(&self.middle);
@@ -94,7 +94,7 @@ impl<'a> Fan<'a> {
 }
 
 /// The area between two lines from a step on; a single step is given the width of its room.
-fn band(axes: &Axes, first: usize, lower: &[f64], upper: &[f64]) -> Shape {
+pub(super) fn band(axes: &Axes, first: usize, lower: &[f64], upper: &[f64], paint: Paint) -> Shape {
     let line = |values: &[f64]| -> Vec<_> {
         match values {
             [value] => [axes.x_before(first), axes.x_before(first + 1)].map(|x| (x, axes.y(*value))).to_vec(),
@@ -103,5 +103,5 @@ fn band(axes: &Axes, first: usize, lower: &[f64], upper: &[f64]) -> Shape {
     };
     let mut points = line(upper);
     points.extend(line(lower).into_iter().rev());
-    Shape::Area { points, paint: BAND }
+    Shape::Area { points, paint }
 }

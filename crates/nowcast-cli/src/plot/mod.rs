@@ -1,10 +1,12 @@
-//! Charts of an answer: fans of quantile bands, one panel per series, as SVG or PNG.
+//! Charts of an answer: fans of quantile bands, one panel per series, or candles, one panel per market, as SVG or PNG.
 //!
 //! A chart is first a list of shapes. SVG is that list written down; PNG is that list painted with an embedded font.
 //! Both therefore show the same, and no chart library decides how a fan looks.
 
 mod calendar;
+mod candles;
 mod fan;
+mod legend;
 mod panel;
 #[cfg(feature = "png")]
 mod png;
@@ -15,16 +17,17 @@ mod ticks;
 
 use std::path::Path;
 
-use nowcast::forecast::{Aggregation, Distribution};
 use nowcast::{Error, Result};
 
+pub use candles::past_bars_shown;
 pub use fan::past_shown;
 
 use crate::output::Answer;
-use fan::{BANDS, Fan};
+use candles::CandleChart;
+use fan::Fan;
 use panel::Frame;
-use scene::{Scene, Shape, Stroke, Text, shortened, text_width};
-use style::{BAND, INK, LABEL_SIZE, MIDDLE, PANEL_TITLE_SIZE, PAST, POINT, QUIET_INK, TEXT_SIZE, TITLE_SIZE};
+use scene::{Scene, Text, shortened};
+use style::{INK, PANEL_TITLE_SIZE, QUIET_INK, TEXT_SIZE, TITLE_SIZE};
 
 /// More panels than this help nobody.
 const PANELS_AT_MOST: usize = 60;
@@ -65,21 +68,23 @@ impl ChartFormat {
     }
 }
 
-/// Whether a chart can show so many series.
+/// Whether a chart can show so many series or markets.
 ///
 /// # Errors
-/// No series, or more than 60.
+/// None, or more than 60.
 pub fn check_panels(count: usize) -> Result<()> {
     if (1..=PANELS_AT_MOST).contains(&count) {
         return Ok(());
     }
-    Err(Error::Setting(format!("a chart shows 1 to {PANELS_AT_MOST} series, not {count}: choose some with --columns")))
+    Err(Error::Setting(format!(
+        "a chart shows 1 to {PANELS_AT_MOST} series, not {count}: choose some with --columns, or give fewer files"
+    )))
 }
 
-/// Draws one panel per series.
+/// Draws one panel per series, or per market.
 ///
 /// # Errors
-/// No series, or more than 60.
+/// No panel, or more than 60.
 pub fn render(answer: &Answer, format: ChartFormat) -> Result<Vec<u8>> {
     let scene = compose(answer)?;
     match format {
@@ -99,17 +104,42 @@ fn arrangement(panels: usize) -> (usize, f64) {
     }
 }
 
+/// One panel of a chart.
+enum Panel<'a> {
+    Fan(Fan<'a>),
+    Candles(CandleChart<'a>),
+}
+
+impl Panel<'_> {
+    fn draw(&self, scene: &mut Scene, outer: Frame) {
+        match self {
+            Self::Fan(fan) => fan.draw(scene, outer),
+            Self::Candles(chart) => chart.draw(scene, outer),
+        }
+    }
+}
+
+/// The panels of an answer with their names: its markets or, where there are none, its series.
+fn panels(answer: &Answer) -> Result<Vec<(&str, Panel<'_>)>> {
+    let markets = answer.markets();
+    check_panels(if markets.is_empty() { answer.series().len() } else { markets.len() })?;
+    if !markets.is_empty() {
+        let panel = |market| CandleChart::new(answer, market).map(Panel::Candles);
+        return markets.iter().map(|market| Ok((market.name.as_str(), panel(market)?))).collect();
+    }
+    let rule = answer.question().point;
+    answer.series().iter().map(|series| Ok((series.name(), Panel::Fan(Fan::new(series, rule)?)))).collect()
+}
+
 fn compose(answer: &Answer) -> Result<Scene> {
-    let series = answer.series();
-    let count = series.len();
-    check_panels(count)?;
-    let fans = series.iter().map(|series| Fan::new(series, answer.question().point)).collect::<Result<Vec<_>>>()?;
+    let panels = panels(answer)?;
+    let count = panels.len();
     let (columns, panel_height) = arrangement(count);
     let title_height = if count > 1 { PANEL_TITLE_HEIGHT } else { 0.0 };
     let rows = count.div_ceil(columns);
     let row_height = title_height + panel_height + MARGIN;
     let height = HEADER_HEIGHT + rows as f64 * row_height;
-    let title = if count > 1 { format!("{count} forecasts") } else { series[0].name().to_string() };
+    let title = if count > 1 { format!("{count} forecasts") } else { panels[0].0.to_string() };
     let mut scene = Scene {
         width: WIDTH as u32,
         height: height as u32,
@@ -119,14 +149,14 @@ fn compose(answer: &Answer) -> Result<Scene> {
     draw_header(&mut scene, answer, &title);
 
     let width = (WIDTH - (columns as f64 + 1.0) * MARGIN) / columns as f64;
-    for (at, (fan, series)) in fans.iter().zip(series).enumerate() {
+    for (at, (name, panel)) in panels.iter().enumerate() {
         let left = MARGIN + (at % columns) as f64 * (width + MARGIN);
         let top = HEADER_HEIGHT + (at / columns) as f64 * row_height;
         if count > 1 {
-            let name = shortened(series.name(), PANEL_TITLE_SIZE, width);
+            let name = shortened(name, PANEL_TITLE_SIZE, width);
             scene.text(Text::new((left, top + 10.0), name, PANEL_TITLE_SIZE, INK).bold());
         }
-        fan.draw(&mut scene, Frame { left, top: top + title_height, width, height: panel_height });
+        panel.draw(&mut scene, Frame { left, top: top + title_height, width, height: panel_height });
     }
     Ok(scene)
 }
@@ -137,37 +167,7 @@ fn draw_header(scene: &mut Scene, answer: &Answer, title: &str) {
     scene.text(Text::new((MARGIN, 36.0), title, TITLE_SIZE, INK).bold());
     let headline = shortened(&answer.headline(), TEXT_SIZE, width);
     scene.text(Text::new((MARGIN, 57.0), headline, TEXT_SIZE, QUIET_INK));
-    draw_legend(scene, answer, (MARGIN, 80.0));
-}
-
-/// What each line and each band stands for.
-fn draw_legend(scene: &mut Scene, answer: &Answer, (mut x, y): (f64, f64)) {
-    let has_spread = !matches!(answer.series()[0].forecast().distribution(), Distribution::Mean(_));
-    let mut lines: Vec<(String, Stroke)> = vec![("past".into(), PAST)];
-    lines.push((if has_spread { "median" } else { "mean" }.into(), MIDDLE));
-    let rule = answer.question().point;
-    if has_spread && rule != Aggregation::Median {
-        lines.push((rule.to_string(), POINT));
-    }
-    let key = (22.0, 10.0);
-    let label = |scene: &mut Scene, x: &mut f64, text: &str| {
-        *x += key.0 + 7.0;
-        scene.text(Text::new((*x, y), text, LABEL_SIZE, QUIET_INK));
-        *x += text_width(text, LABEL_SIZE) + 18.0;
-    };
-    for (name, stroke) in lines {
-        scene.line(vec![(x, y - 4.0), (x + key.0, y - 4.0)], stroke);
-        label(scene, &mut x, &name);
-    }
-    if has_spread {
-        for (depth, (name, _)) in BANDS.iter().enumerate().rev() {
-            // As many layers as lie on one another in the chart.
-            for _ in 0..=depth {
-                scene.shapes.push(Shape::Rectangle { from: (x, y - 9.0), size: key, paint: BAND });
-            }
-            label(scene, &mut x, name);
-        }
-    }
+    legend::draw(scene, answer, (MARGIN, 80.0));
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::output::Timeline;
 /// Pixels between two grid lines, at least.
 const GRID_PITCH: f64 = 36.0;
 /// Pixels below the frame: two lines of labels.
-const LABELS_HEIGHT: f64 = 38.0;
+pub(super) const LABELS_HEIGHT: f64 = 38.0;
 /// Pixels between a label of a value and the frame.
 const LABEL_GAP: f64 = 8.0;
 
@@ -84,26 +84,63 @@ impl Axes {
     }
 }
 
+/// The values that a panel shows and the round numbers among them.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ValueAxis {
+    low: f64,
+    high: f64,
+    ticks: Ticks,
+}
+
+impl ValueAxis {
+    /// From the lowest to the highest value, and a little room beyond, on so many pixels.
+    pub(super) fn around(range: (f64, f64), height: f64) -> Self {
+        let (low, high) = with_room(range);
+        Self::new(low, high, height)
+    }
+
+    /// From zero to a little above the highest value.
+    pub(super) fn from_zero(high: f64, height: f64) -> Self {
+        Self::new(0.0, with_room((0.0, high)).1, height)
+    }
+
+    fn new(low: f64, high: f64, height: f64) -> Self {
+        Self { low, high, ticks: Ticks::between(low, high, ((height / GRID_PITCH) as usize).max(2)) }
+    }
+
+    /// Pixels that the labels take beside the frame.
+    pub(super) fn label_width(&self) -> f64 {
+        self.ticks.labels.iter().map(|label| text_width(label, LABEL_SIZE)).fold(0.0, f64::max) + LABEL_GAP
+    }
+}
+
 /// Draws grid, axes and their labels into `outer` and returns where things are.
 ///
 /// `range` is the lowest and highest value to show; some room is added to it.
 pub(super) fn draw(scene: &mut Scene, outer: Frame, window: Window<'_>, range: (f64, f64)) -> Axes {
-    let (low, high) = with_room(range);
     let height = outer.height - LABELS_HEIGHT;
-    let ticks = Ticks::between(low, high, ((height / GRID_PITCH) as usize).max(2));
-    let widest = ticks.labels.iter().map(|label| text_width(label, LABEL_SIZE)).fold(0.0, f64::max);
-    let left = outer.left + widest + LABEL_GAP;
-    let frame = Frame { left, top: outer.top, width: outer.right() - left, height };
-    let axes = Axes { frame, steps: window.steps(), low, high };
+    let values = ValueAxis::around(range, height);
+    let left = outer.left + values.label_width();
+    let axes = draw_frame(scene, Frame { left, top: outer.top, width: outer.right() - left, height }, window, &values);
+    draw_times(scene, &axes, window);
+    axes
+}
 
-    for (&value, label) in ticks.values.iter().zip(&ticks.labels) {
+/// Draws the grid and the labels of the values, without a time axis.
+pub(super) fn draw_frame(scene: &mut Scene, frame: Frame, window: Window<'_>, values: &ValueAxis) -> Axes {
+    let axes = Axes { frame, steps: window.steps(), low: values.low, high: values.high };
+    for (&value, label) in values.ticks.values.iter().zip(&values.ticks.labels) {
         let y = axes.y(value);
         scene.line(vec![(frame.left, y), (frame.right(), y)], GRID);
         let at = (frame.left - LABEL_GAP, y + LABEL_SIZE * 0.36);
         scene.text(Text::new(at, label.as_str(), LABEL_SIZE, QUIET_INK).anchored(Anchor::End));
     }
-    draw_marks(scene, &axes, &marks(window, axes.pitch()));
     axes
+}
+
+/// Draws the time axis below a frame.
+pub(super) fn draw_times(scene: &mut Scene, axes: &Axes, window: Window<'_>) {
+    draw_marks(scene, axes, &marks(window, axes.pitch()));
 }
 
 /// The range with a little room on both sides; a range without width gets one.

@@ -21,6 +21,17 @@ pub(super) const POINT: Stroke = Stroke { paint: Paint::opaque(0xd5, 0x5e, 0x00)
 /// One band of the fan; narrower bands lie on wider ones and so are darker.
 pub(super) const BAND: Paint = Paint::opaque(0x00, 0x72, 0xb2).with_opacity(0.2);
 
+/// A bar that closes at or above its open: blue, with a hollow body.
+pub(super) const UP: Paint = Paint::opaque(0x00, 0x72, 0xb2);
+/// A bar that closes below its open: vermilion, with a solid body.
+pub(super) const DOWN: Paint = Paint::opaque(0xd5, 0x5e, 0x00);
+/// The body of a bar that closes above its open.
+pub(super) const PAPER: Paint = Paint::opaque(0xff, 0xff, 0xff);
+/// One band of closes behind forecast bars, which are blue and vermilion themselves.
+pub(super) const CLOSE_BAND: Paint = Paint::opaque(0x5b, 0x6b, 0x7d).with_opacity(0.17);
+/// What was traded in a bar of the past; the bars to come are lighter.
+pub(super) const VOLUME_OPACITY: [f32; 2] = [0.75, 0.4];
+
 pub(super) const TITLE_SIZE: f64 = 18.0;
 pub(super) const PANEL_TITLE_SIZE: f64 = 13.0;
 pub(super) const TEXT_SIZE: f64 = 12.0;

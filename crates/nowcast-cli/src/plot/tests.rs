@@ -1,7 +1,8 @@
 //! Whole charts: what they contain, and that every renderer can write them.
 
-use nowcast::forecast::VariateForecast;
+use nowcast::forecast::{Aggregation, Distribution, VariateForecast};
 
+use super::scene::Shape;
 use super::*;
 use crate::output::{Question, Timeline, example};
 
@@ -74,6 +75,24 @@ fn a_mean_path_has_no_bands() {
 }
 
 #[test]
+fn a_market_has_bars_bands_and_its_volume() {
+    let answer = example::market();
+    let drawing = svg(&answer);
+    let texts = texts(&drawing);
+    for text in ["kline", "up", "down", "50%", "95% of closes", "ahead: mean of the paths", "2 Jan 2024"] {
+        assert!(texts.iter().any(|found| found == text), "{text} is not in {texts:?}");
+    }
+    // One band for each share of the closes.
+    assert_eq!(count(&drawing, "polygon"), 3);
+    // All seven bars rise: a hollow body in the price panel, an outline around it, a solid one in the volume panel.
+    let filled = |colour: &str| drawing.matches(&format!("fill=\"{colour}\"")).count();
+    assert_eq!(filled("#0072b2"), 7, "volumes");
+    // The sheet, the key of the legend, and the bodies.
+    assert_eq!(filled("#ffffff"), 1 + 1 + 7);
+    assert_eq!(filled("#d55e00"), 1, "the key of the legend alone falls");
+}
+
+#[test]
 fn every_series_has_a_panel() {
     for panels in [2, 5, 9, 60] {
         let svg = svg(&answer(panels, paths(), Aggregation::Median));
@@ -83,8 +102,8 @@ fn every_series_has_a_panel() {
     }
     let message =
         |count| render(&answer(count, paths(), Aggregation::Median), ChartFormat::Svg).unwrap_err().to_string();
-    assert_eq!(message(61), "a chart shows 1 to 60 series, not 61: choose some with --columns");
-    assert_eq!(message(0), "a chart shows 1 to 60 series, not 0: choose some with --columns");
+    assert_eq!(message(61), "a chart shows 1 to 60 series, not 61: choose some with --columns, or give fewer files");
+    assert_eq!(message(0), "a chart shows 1 to 60 series, not 0: choose some with --columns, or give fewer files");
 }
 
 #[test]
@@ -105,8 +124,9 @@ fn a_single_future_step_without_a_past_is_drawn() {
 
 #[test]
 fn nothing_lies_outside_the_sheet() {
-    for panels in [1, 2, 4, 12] {
-        let scene = compose(&answer(panels, paths(), Aggregation::Mean)).unwrap();
+    let fans = [1, 2, 4, 12].map(|panels| answer(panels, paths(), Aggregation::Mean));
+    for answer in fans.iter().chain([&example::market()]) {
+        let scene = compose(answer).unwrap();
         let inside = |(x, y): (f64, f64)| {
             (0.0..=f64::from(scene.width)).contains(&x) && (0.0..=f64::from(scene.height)).contains(&y)
         };

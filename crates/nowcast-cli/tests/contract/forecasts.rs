@@ -36,9 +36,9 @@ fn timestamps_continue_in_the_rhythm_and_style_of_the_file() {
     // The file ends on Thursday, 23 July 2026; trading weeks have five days.
     let stamps = &json(&vix(), &["--horizon", "4"])["series"][0]["timestamps"];
     assert_eq!(*stamps, serde_json::json!(["2026-07-24", "2026-07-27", "2026-07-28", "2026-07-29"]));
-    // The file ends at 11:30, where the morning session does.
+    // The file ends at 11:30, where the morning session does: the afternoon's begins at 13:00.
     let stamps = &json(&example("kline_5min.csv"), &["--horizon", "2"])["series"][0]["timestamps"];
-    assert_eq!(*stamps, serde_json::json!(["2024-08-29 11:35:00", "2024-08-29 11:40:00"]));
+    assert_eq!(*stamps, serde_json::json!(["2024-08-29 13:05:00", "2024-08-29 13:10:00"]));
     let folder = tempfile::tempdir().unwrap();
     let plain = folder.path().join("plain.csv");
     fs::write(&plain, "load\n1\n2\n4\n").unwrap();

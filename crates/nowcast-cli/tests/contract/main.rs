@@ -1,6 +1,7 @@
 //! The command line contract that other people's scripts rely on, checked on the real program.
 
 mod answer;
+mod candles;
 mod commands;
 mod forecasts;
 mod formats;

@@ -24,6 +24,11 @@ pub(crate) fn model() -> String {
     golden("toto-univariate").display().to_string()
 }
 
+/// A small random Kronos checkpoint with a window of 512 candles.
+pub(crate) fn kronos() -> String {
+    golden("kronos-predict").display().to_string()
+}
+
 pub(crate) fn golden(name: &str) -> PathBuf {
     repository("goldens").join(name)
 }

@@ -82,20 +82,20 @@ impl Consistency {
         counts
     }
 
-    /// What is told about bars of the past that contradict themselves.
-    pub(super) fn note(&self) -> Option<String> {
+    /// The counts in words; `None` where all bars are consistent.
+    pub fn summary(&self) -> Option<String> {
         let counts = [
             (self.high_below_open_or_close, "a high below open or close"),
             (self.low_above_open_or_close, "a low above open or close"),
             (self.high_below_low, "a high below their low"),
             (self.negative_volume, "a negative volume"),
             (self.negative_amount, "a negative amount"),
+            (self.non_positive_price, "a price of zero or below"),
         ];
         let found: Vec<String> =
             counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-        (!found.is_empty()).then(|| {
-            format!("{} of {} bars contradict themselves ({})", self.inconsistent, self.bars, found.join(", "))
-        })
+        (!found.is_empty())
+            .then(|| format!("{} of {} contradict themselves ({})", self.inconsistent, self.bars, found.join(", ")))
     }
 }
 

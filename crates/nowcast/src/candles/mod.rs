@@ -57,6 +57,9 @@ impl Candles {
     /// The six fields in the reference's order.
     pub const FIELDS: [&'static str; 6] = ["open", "high", "low", "close", "volume", "amount"];
 
+    /// Most bars to predict: as many as the widest window of a model.
+    pub const MOST_FUTURE: usize = 65_536;
+
     /// Bars from columns; `stamps` are the wall-clock times of the bars (of the exchange, as its traders read them),
     /// `future` those of the bars to predict, as many as the longest horizon that will be asked for.
     ///
@@ -118,6 +121,10 @@ impl Candles {
     }
 
     fn with_columns(table: &Table, found: columns::Found, horizon: usize) -> Result<(Self, Vec<String>)> {
+        if horizon == 0 || horizon > Self::MOST_FUTURE {
+            let most = Self::MOST_FUTURE;
+            return Err(Error::Setting(format!("the horizon is {horizon}: choose 1 to {most} candles")));
+        }
         let Some(times) = &table.times else {
             return Err(Error::Data(format!(
                 "{}: Kronos needs the time of every bar, and no column tells it; name the time column with --time",
@@ -135,7 +142,8 @@ impl Candles {
         let candles = Self::new(&table.name, found.columns, clocks(&times.stamps), clocks(&future))?;
         let mut notes = found.notes;
         notes.extend(candles.missing.notes());
-        notes.extend(Consistency::of_bars(candles.rows.iter().copied()).note());
+        let consistency = Consistency::of_bars(candles.rows.iter().copied());
+        notes.extend(consistency.summary().map(|found| format!("of the bars {found}")));
         Ok((candles, notes))
     }
 

@@ -114,6 +114,12 @@ impl VariateForecast {
         Ok(Self { name, horizon, distribution })
     }
 
+    /// The same forecast under another name.
+    #[must_use]
+    pub fn renamed(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
     /// Name of the variate.
     pub fn name(&self) -> &str {
         &self.name

@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn settings_out_of_range_are_named_with_what_is_allowed() {
-        let wrong: [(&str, fn(&mut CandleOptions)); 10] = [
+        type Change = fn(&mut CandleOptions);
+        let wrong: [(&str, Change); 10] = [
             ("horizon", |options| options.horizon = 0),
             ("horizon", |options| options.horizon = 513),
             ("context", |options| options.context = Some(0)),

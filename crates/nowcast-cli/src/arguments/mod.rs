@@ -3,8 +3,16 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use nowcast::CandleOptions;
 use nowcast::forecast::Aggregation;
+use nowcast::kronos::{Filter, Window};
+
+mod choices;
+
+pub(crate) use choices::{
+    DecodeName, DtypeName, FamilyName, FilterName, ModeName, OutputName, WindowName, XposName, spelled,
+};
 
 /// Forecasts from time-series foundation models: fast, exact and without PyTorch.
 #[derive(Debug, Parser)]
@@ -50,7 +58,12 @@ pub(crate) enum Command {
   nowcast forecast vix_daily.csv --horizon 8
   nowcast forecast btc.csv --columns Close --horizon 24 --samples 256 --plot btc.svg
   nowcast forecast load.parquet --multivariate --horizon 96 --output json --out load.json
-  nowcast forecast prices.csv --horizon 8 --model Datadog/Toto-Open-Base-1.0 --point trimmed_mean_0.1")]
+  nowcast forecast prices.csv --horizon 8 --model Datadog/Toto-Open-Base-1.0 --point trimmed_mean_0.1
+
+Examples for candles:
+  nowcast forecast kline.csv --model kronos-nano --horizon 24 --samples 30 --plot kline.svg
+  nowcast forecast a.csv b.csv --model NeoQuasar/Kronos-small --horizon 24 --temperature 0.6 --repair
+  nowcast forecast k.csv --model kronos-nano --horizon 8 --columns 'Adj Open,Adj High,Adj Low,Adj Close,Volume'")]
 pub(crate) struct ForecastArguments {
     /// Files to read; `-` is the standard input
     #[arg(required = true, value_name = "FILE")]
@@ -58,25 +71,17 @@ pub(crate) struct ForecastArguments {
     /// Steps to forecast
     #[arg(long, value_name = "N")]
     pub(crate) horizon: usize,
-    /// Past steps to look at [default: 512 for nano, 4096 for published models]
+    /// Past steps to look at [default: 512 for nano, 4096 for published Toto models, the window for Kronos]
     #[arg(long, value_name = "N")]
     pub(crate) context: Option<usize>,
-    /// Columns to forecast, by name [default: every numeric column]
+    /// Columns to forecast, by name; for Kronos open, high, low, close and perhaps volume and amount [default: every
+    /// numeric column; for Kronos the candle, found by name]
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     pub(crate) columns: Vec<String>,
     /// The time column [default: found by name or content]
     #[arg(long, value_name = "COLUMN")]
     pub(crate) time: Option<String>,
-    /// Insert missing rows where the time stamps leave gaps
-    #[arg(long)]
-    pub(crate) fill_gaps: bool,
-    /// Let the columns of a file attend to each other (otherwise each is a series of its own)
-    #[arg(long)]
-    pub(crate) multivariate: bool,
-    /// What is fed back from patch to patch
-    #[arg(long, value_enum, default_value_t = DecodeName::Sample)]
-    pub(crate) decode: DecodeName,
-    /// Sample paths [default: exact quantiles within one patch, 256 paths beyond]
+    /// Sample paths [default: exact quantiles within one patch and 256 paths beyond; 30 paths for Kronos]
     #[arg(long, value_name = "N")]
     pub(crate) samples: Option<usize>,
     /// Put the sample paths into the JSON output
@@ -88,12 +93,10 @@ pub(crate) struct ForecastArguments {
     /// Quantile levels
     #[arg(long, value_delimiter = ',', default_value = "0.1,0.5,0.9", value_name = "Q,Q")]
     pub(crate) quantiles: Vec<f64>,
-    /// The point forecast: mean, median, quantile_0.4, trimmed_mean_0.1, mean_minus_std_0.5 and others
-    #[arg(long, default_value = "median", value_name = "RULE")]
-    pub(crate) point: Aggregation,
-    /// Where xPos is anchored: as the reference with its KV cache, or as in training
-    #[arg(long, value_enum, default_value_t = XposName::Cached)]
-    pub(crate) xpos: XposName,
+    /// The point forecast: mean, median, quantile_0.4, trimmed_mean_0.1, mean_minus_std_0.5 and others [default:
+    /// median; mean for Kronos]
+    #[arg(long, value_name = "RULE")]
+    pub(crate) point: Option<Aggregation>,
     #[command(flatten)]
     pub(crate) model: ModelArguments,
     /// Format of the answer
@@ -102,18 +105,121 @@ pub(crate) struct ForecastArguments {
     /// File for the answer [default: the standard output]
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Draw history, median and the 50, 80 and 95% bands
+    /// Draw history, forecast and the 50, 80 and 95% bands; candles for Kronos
     #[arg(long, value_name = "FILE.svg|png")]
     pub(crate) plot: Option<PathBuf>,
     /// Print counters and times to the standard error
     #[arg(long)]
     pub(crate) stats: bool,
+    #[command(flatten)]
+    pub(crate) series: SeriesArguments,
+    #[command(flatten)]
+    pub(crate) candles: CandleArguments,
+    /// Mend bars that contradict themselves: high and low made to enclose open and close, no negative volume
+    #[arg(long, help_heading = "Kronos only")]
+    pub(crate) repair: bool,
+}
+
+/// What only Toto knows
+#[derive(Debug, Args)]
+pub(crate) struct SeriesArguments {
+    /// Insert missing rows where the time stamps leave gaps
+    #[arg(long, help_heading = "Toto only")]
+    pub(crate) fill_gaps: bool,
+    /// Let the columns of a file attend to each other (otherwise each is a series of its own)
+    #[arg(long, help_heading = "Toto only")]
+    pub(crate) multivariate: bool,
+    /// What is fed back from patch to patch [default: sample]
+    #[arg(long, value_enum, help_heading = "Toto only")]
+    pub(crate) decode: Option<DecodeName>,
+    /// Where xPos is anchored: as the reference with its KV cache, or as in training [default: cached]
+    #[arg(long, value_enum, help_heading = "Toto only")]
+    pub(crate) xpos: Option<XposName>,
+}
+
+/// What only Kronos knows
+#[derive(Debug, Args)]
+pub(crate) struct CandleArguments {
+    /// Divides the logits: below 1 the likely tokens gain, above 1 the others [default: 1]
+    #[arg(long, value_name = "T", help_heading = "Kronos only")]
+    pub(crate) temperature: Option<f64>,
+    /// Draw from the K likeliest tokens; 0 keeps all, 1 always takes the likeliest [default: 0]
+    #[arg(long, value_name = "K", help_heading = "Kronos only")]
+    pub(crate) top_k: Option<usize>,
+    /// Draw from the likeliest tokens up to this cumulative probability; 1 keeps all [default: 0.9]
+    #[arg(long, value_name = "P", help_heading = "Kronos only")]
+    pub(crate) top_p: Option<f64>,
+    /// Where top-k and top-p are both on [default: reference]
+    #[arg(long, value_enum, help_heading = "Kronos only")]
+    pub(crate) filter: Option<FilterName>,
+    /// Normalised prices and volumes beyond this are clipped [default: 5]
+    #[arg(long, value_name = "X", help_heading = "Kronos only")]
+    pub(crate) clip: Option<f64>,
+    /// What becomes of tokens older than the model's window [default: exact]
+    #[arg(long, value_enum, help_heading = "Kronos only")]
+    pub(crate) window: Option<WindowName>,
+    /// Tokens in the model's window [default: 2048 for Kronos-mini, 512 for the others]
+    #[arg(long, value_name = "N", help_heading = "Kronos only")]
+    pub(crate) max_context: Option<usize>,
+}
+
+impl SeriesArguments {
+    /// The flags that were given.
+    pub(crate) fn given(&self) -> Vec<&'static str> {
+        let flags = [
+            ("--fill-gaps", self.fill_gaps),
+            ("--multivariate", self.multivariate),
+            ("--decode", self.decode.is_some()),
+            ("--xpos", self.xpos.is_some()),
+        ];
+        named(&flags)
+    }
+}
+
+impl CandleArguments {
+    /// The defaults of the model, changed as these flags say.
+    pub(crate) fn options(&self, horizon: usize) -> CandleOptions {
+        let mut options = CandleOptions::new(horizon);
+        options.max_context = self.max_context;
+        options.temperature = self.temperature.unwrap_or(options.temperature);
+        options.top_k = self.top_k.unwrap_or(options.top_k);
+        options.top_p = self.top_p.unwrap_or(options.top_p);
+        options.clip = self.clip.unwrap_or(options.clip);
+        options.filter = match self.filter {
+            Some(FilterName::Both) => Filter::Both,
+            Some(FilterName::Reference) | None => Filter::Reference,
+        };
+        options.window = match self.window {
+            Some(WindowName::Streaming) => Window::Streaming,
+            Some(WindowName::Exact) | None => Window::Exact,
+        };
+        options
+    }
+
+    /// The flags that were given.
+    pub(crate) fn given(&self) -> Vec<&'static str> {
+        let flags = [
+            ("--temperature", self.temperature.is_some()),
+            ("--top-k", self.top_k.is_some()),
+            ("--top-p", self.top_p.is_some()),
+            ("--filter", self.filter.is_some()),
+            ("--clip", self.clip.is_some()),
+            ("--window", self.window.is_some()),
+            ("--max-context", self.max_context.is_some()),
+        ];
+        named(&flags)
+    }
+}
+
+fn named(flags: &[(&'static str, bool)]) -> Vec<&'static str> {
+    flags.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect()
 }
 
 /// Which model, and how it runs
 #[derive(Debug, Args)]
 pub(crate) struct ModelArguments {
-    /// `nano`, a directory, or a Hugging Face id such as Datadog/Toto-Open-Base-1.0
+    /// `nano`, `kronos-nano`, a directory, or a Hugging Face id such as Datadog/Toto-Open-Base-1.0 or
+    /// NeoQuasar/Kronos-small
     #[arg(long, default_value = "nano", value_name = "MODEL")]
     pub(crate) model: String,
     #[command(flatten)]
@@ -130,8 +236,11 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) offline: bool,
     /// Prepend the checkpoint's learned labels of target and exogenous variates
-    #[arg(long)]
+    #[arg(long, help_heading = "Toto only")]
     pub(crate) variate_labels: bool,
+    /// The tokenizer: a directory or a Hugging Face id [default: the model's own]
+    #[arg(long, value_name = "TOKENIZER", help_heading = "Kronos only")]
+    pub(crate) tokenizer: Option<String>,
     /// Where to run
     #[arg(long, default_value = "auto", value_name = "auto|cpu|cuda[:N]")]
     pub(crate) device: String,
@@ -177,10 +286,11 @@ pub(crate) struct VerifyArguments {
 
 /// Show a model and the memory of a forecast before it runs
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  nowcast inspect Datadog/Toto-Open-Base-1.0 --context 512 --horizon 64 --samples 256")]
+#[command(after_help = "Examples:
+  nowcast inspect Datadog/Toto-Open-Base-1.0 --context 512 --horizon 64 --samples 256
+  nowcast inspect NeoQuasar/Kronos-small --context 400 --horizon 24 --samples 30")]
 pub(crate) struct InspectArguments {
-    /// `nano`, a directory, or a Hugging Face id
+    /// `nano`, `kronos-nano`, a directory, or a Hugging Face id
     #[arg(value_name = "MODEL")]
     pub(crate) model: String,
     /// Past steps
@@ -193,20 +303,23 @@ pub(crate) struct InspectArguments {
     #[arg(long, value_name = "N")]
     pub(crate) samples: Option<usize>,
     /// Variates of one series
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Toto only")]
     pub(crate) variates: usize,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) run: RunArguments,
+    #[command(flatten)]
+    pub(crate) candles: CandleArguments,
 }
 
-/// Time forecasts of synthetic series
+/// Time forecasts of synthetic series or candles
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   nowcast bench
-  nowcast bench --model DIR --context 512 --horizon 8 --samples 256 --runs 50 --json")]
+  nowcast bench --model DIR --context 512 --horizon 8 --samples 256 --runs 50 --json
+  nowcast bench --model kronos-nano --context 400 --horizon 24 --samples 1 --temperature 0.6")]
 pub(crate) struct BenchArguments {
     #[command(flatten)]
     pub(crate) model: ModelArguments,
@@ -216,14 +329,14 @@ pub(crate) struct BenchArguments {
     /// Steps to forecast
     #[arg(long, default_value_t = 8, value_name = "N")]
     pub(crate) horizon: usize,
-    /// Sample paths; 0 answers exactly where the horizon fits one patch
-    #[arg(long, default_value_t = 256, value_name = "N")]
-    pub(crate) samples: usize,
-    /// Independent series in one call
+    /// Sample paths; 0 lets Toto answer exactly where the horizon fits one patch [default: 256; 30 for Kronos]
+    #[arg(long, value_name = "N")]
+    pub(crate) samples: Option<usize>,
+    /// Independent series or markets in one call
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) batch: usize,
     /// Variates of each series
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Toto only")]
     pub(crate) variates: usize,
     /// Timed forecasts after the first
     #[arg(long, default_value_t = 20, value_name = "N")]
@@ -231,6 +344,8 @@ pub(crate) struct BenchArguments {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) candles: CandleArguments,
 }
 
 /// Print a shell's completion script
@@ -241,66 +356,6 @@ pub(crate) struct CompletionArguments {
     /// The shell
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DecodeName {
-    /// Samples, or the exact mixture within one patch
-    Sample,
-    /// The mean path
-    Mean,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum XposName {
-    /// As the reference's default, with its KV cache
-    Cached,
-    /// As in training, without a KV cache
-    Uncached,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ModeName {
-    /// Operation by operation, unfused and unfolded: the accuracy baseline
-    Eager,
-    /// Folded weights, fused kernels, shared context, static plan
-    Default,
-    /// As default; on a GPU one graph launch per forecast
-    ReduceOverhead,
-    /// As reduce-overhead, with measured choices
-    MaxAutotune,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DtypeName {
-    /// 32-bit floats
-    F32,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FamilyName {
-    /// Toto 1.0
-    Toto,
-    /// Kronos
-    Kronos,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OutputName {
-    /// Aligned columns for people
-    Table,
-    /// One row per series and step
-    Csv,
-    /// One object, numbers exact
-    Json,
-    /// The columns of the CSV
-    #[cfg(feature = "parquet")]
-    Parquet,
-}
-
-/// A choice as the command line spells it.
-pub(crate) fn spelled(choice: &impl ValueEnum) -> String {
-    choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
 }
 
 /// `2GiB`, `512MB`, `1.5g`, or plain bytes.
@@ -335,12 +390,6 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Program::command().debug_assert();
-    }
-
-    #[test]
-    fn choices_print_as_they_parse() {
-        assert_eq!(spelled(&ModeName::ReduceOverhead), "reduce-overhead");
-        assert_eq!(spelled(&DtypeName::F32), "f32");
     }
 
     #[test]

@@ -1,0 +1,90 @@
+//! The choices of flags that take one of a few names.
+
+use clap::ValueEnum;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DecodeName {
+    /// Samples, or the exact mixture within one patch
+    Sample,
+    /// The mean path
+    Mean,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum XposName {
+    /// As the reference's default, with its KV cache
+    Cached,
+    /// As in training, without a KV cache
+    Uncached,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FilterName {
+    /// As the reference: top-k wins, and top-p is not applied
+    Reference,
+    /// Top-k, then top-p among what is left
+    Both,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WindowName {
+    /// As the reference: the window is computed anew for every bar
+    Exact,
+    /// Old keys and values are dropped and the others stay: faster, not the reference's digits
+    Streaming,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModeName {
+    /// Operation by operation, unfused and unfolded: the accuracy baseline
+    Eager,
+    /// Folded weights, fused kernels, shared context, static plan
+    Default,
+    /// As default; on a GPU one graph launch per forecast
+    ReduceOverhead,
+    /// As reduce-overhead, with measured choices
+    MaxAutotune,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DtypeName {
+    /// 32-bit floats
+    F32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FamilyName {
+    /// Toto 1.0
+    Toto,
+    /// Kronos
+    Kronos,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputName {
+    /// Aligned columns for people
+    Table,
+    /// One row per series and step
+    Csv,
+    /// One object, numbers exact
+    Json,
+    /// The columns of the CSV
+    #[cfg(feature = "parquet")]
+    Parquet,
+}
+
+/// A choice as the command line spells it.
+pub(crate) fn spelled(choice: &impl ValueEnum) -> String {
+    choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_print_as_they_parse() {
+        assert_eq!(spelled(&ModeName::ReduceOverhead), "reduce-overhead");
+        assert_eq!(spelled(&DtypeName::F32), "f32");
+    }
+}

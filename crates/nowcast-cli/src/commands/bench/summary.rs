@@ -1,0 +1,39 @@
+//! What a list of times says, and how much memory the process took.
+
+/// Median, 99% quantile and standard deviation of the timed runs.
+pub(super) struct Summary {
+    pub(super) median: f64,
+    pub(super) p99: f64,
+    pub(super) sigma: f64,
+}
+
+impl Summary {
+    pub(super) fn of(runs: &[f64]) -> Self {
+        let mut sorted = runs.to_vec();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let at = |level: f64| sorted[((sorted.len() - 1) as f64 * level).round() as usize];
+        let mean = runs.iter().sum::<f64>() / runs.len() as f64;
+        let variance = runs.iter().map(|run| (run - mean).powi(2)).sum::<f64>() / runs.len() as f64;
+        Self { median: at(0.5), p99: at(0.99), sigma: variance.sqrt() }
+    }
+}
+
+/// The most memory the process had resident, where the system tells.
+pub(super) fn peak_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_of_known_times() {
+        let summary = Summary::of(&[3.0, 1.0, 2.0, 4.0, 5.0]);
+        assert_eq!((summary.median, summary.p99), (3.0, 5.0));
+        assert!((summary.sigma - 2f64.sqrt()).abs() < 1e-12);
+    }
+}
