@@ -84,22 +84,52 @@ __device__ inline float sigmoid_linear_unit(float x) {
     return x / (exponential_f32(0.0f - x) + 1.0f);
 }
 
-__device__ inline void write_output(const Linear& call, i64 row, int column, float value) {
+// Place of a column in the output and in the residual, or -1 if it is not wanted.
+__device__ inline i64 place_of(const Linear& call, i64 row, int column) {
     column -= call.first_column;
-    if (column < 0 || column >= call.columns) return;
-    i64 at = row * call.columns + column;
-    call.output[at] = call.residual ? value + call.residual[at] : value;
+    return column < 0 || column >= call.columns ? -1 : row * call.columns + column;
 }
 
-// Finishes the two sums of lane `lane` of a panel, those of its columns `lane` and `lane + 16`.
-__device__ inline void finish_pair(const Linear& call, i64 row, int panel, int lane, float low, float high, float scale) {
-    const float* bias = call.bias + panel * PANEL;
-    low = low * scale + bias[lane];
-    high = high * scale + bias[lane + HALF_PANEL];
-    if (call.gated) {
-        write_output(call, row, panel * HALF_PANEL + lane, sigmoid_linear_unit(low) * high);
-    } else {
-        write_output(call, row, panel * PANEL + lane, low);
-        write_output(call, row, panel * PANEL + lane + HALF_PANEL, high);
-    }
+// What is added to the two sums of lane `lane` of a panel, those of its columns `lane` and `lane + 16`.
+struct Addends {
+    float bias_low, bias_high, residual_low, residual_high;
+};
+
+__device__ inline void load_bias(const Linear& call, int panel, int lane, Addends* addends) {
+    addends->bias_low = call.bias[panel * PANEL + lane];
+    addends->bias_high = call.bias[panel * PANEL + lane + HALF_PANEL];
+}
+
+// Places of the two results, one for a gated panel.
+__device__ inline i64 low_place(const Linear& call, i64 row, int panel, int lane) {
+    return place_of(call, row, call.gated ? panel * HALF_PANEL + lane : panel * PANEL + lane);
+}
+
+__device__ inline i64 high_place(const Linear& call, i64 row, int panel, int lane) {
+    return call.gated ? -1 : place_of(call, row, panel * PANEL + lane + HALF_PANEL);
+}
+
+__device__ inline void load_residual(const Linear& call, i64 row, int panel, int lane, Addends* addends) {
+    if (!call.residual) return;
+    i64 low = low_place(call, row, panel, lane), high = high_place(call, row, panel, lane);
+    if (low >= 0) addends->residual_low = call.residual[low];
+    if (high >= 0) addends->residual_high = call.residual[high];
+}
+
+__device__ inline void finish_pair(const Linear& call, i64 row, int panel, int lane, const Addends& addends, float low,
+                                   float high, float scale) {
+    low = low * scale + addends.bias_low;
+    high = high * scale + addends.bias_high;
+    if (call.gated) low = sigmoid_linear_unit(low) * high;
+    i64 to_low = low_place(call, row, panel, lane), to_high = high_place(call, row, panel, lane);
+    if (to_low >= 0) call.output[to_low] = call.residual ? low + addends.residual_low : low;
+    if (to_high >= 0) call.output[to_high] = call.residual ? high + addends.residual_high : high;
+}
+
+// Loads the addends and finishes the two sums.
+__device__ inline void finish_pair_at(const Linear& call, i64 row, int panel, int lane, float low, float high, float scale) {
+    Addends addends;
+    load_bias(call, panel, lane, &addends);
+    load_residual(call, row, panel, lane, &addends);
+    finish_pair(call, row, panel, lane, addends, low, high, scale);
 }

@@ -43,10 +43,18 @@ __device__ __forceinline__ void skinny(const Linear& call) {
     if (works) {
 #pragma unroll
         for (int group = 0; group < AHEAD; group++) {
+            if (group >= groups) break;
             ahead[group][0] = weight[group * PANEL];
             ahead[group][1] = weight[group * PANEL + HALF_PANEL];
         }
     }
+    // The first threads finish one pair of columns of one row each.
+    int pair_row = threadIdx.x / LANES, pair_lane = threadIdx.x % LANES;
+    bool finishes = pair_row < ROWS;
+    Addends addends;
+    // Registers are short where blocks are wide: there addends are loaded at the end.
+    const bool early = LANES == 4;
+    if (early && finishes) load_bias(call, panel, first_lane + pair_lane, &addends);
     fetch_ahead(call.next, call.next_bytes);
     int live_rows = count(call.rows, call.live);
     wait_for_previous();
@@ -54,6 +62,7 @@ __device__ __forceinline__ void skinny(const Linear& call) {
         if (first > 0 && works) {
 #pragma unroll
             for (int group = 0; group < AHEAD; group++) {
+                if (group >= groups) break;
                 ahead[group][0] = weight[group * PANEL];
                 ahead[group][1] = weight[group * PANEL + HALF_PANEL];
             }
@@ -70,6 +79,9 @@ __device__ __forceinline__ void skinny(const Linear& call) {
 #pragma unroll
             for (int row = 0; row < ROWS; row++) *reinterpret_cast<float4*>(place + row * row_stride) = four[row];
         }
+        if (early && finishes && pair_row < rows) {
+            load_residual(call, first + pair_row, panel, first_lane + pair_lane, &addends);
+        }
         __syncthreads();
 
         float low[ROWS], high[ROWS];
@@ -83,7 +95,7 @@ __device__ __forceinline__ void skinny(const Linear& call) {
                 for (int group = 0; group < AHEAD; group++) {
                     now[group][0] = ahead[group][0];
                     now[group][1] = ahead[group][1];
-                    if (start + AHEAD < groups) {
+                    if (start + AHEAD + group < groups) {
                         const float4* next = weight + (start + AHEAD + group) * PANEL;
                         ahead[group][0] = next[0];
                         ahead[group][1] = next[HALF_PANEL];
@@ -91,6 +103,7 @@ __device__ __forceinline__ void skinny(const Linear& call) {
                 }
 #pragma unroll
                 for (int group = 0; group < AHEAD; group++) {
+                    if (start + group >= groups) break;
                     float4 a = now[group][0], b = now[group][1];
 #pragma unroll
                     for (int row = 0; row < ROWS; row++) {
@@ -140,24 +153,28 @@ __device__ __forceinline__ void skinny(const Linear& call) {
             totals[place] = sum;
         }
         __syncthreads();
-        for (int pair = threadIdx.x; pair < rows * LANES; pair += blockDim.x) {
-            int row = pair / LANES, column = pair % LANES;
-            const float* sums = totals + row * 2 * LANES + column;
-            float scale = call.has_norm ? (float)scales[row] : 1.0f;
-            finish_pair(call, first + row, panel, first_lane + column, sums[0], sums[LANES], scale);
+        if (finishes && pair_row < rows) {
+            const float* sums = totals + pair_row * 2 * LANES + pair_lane;
+            float scale = call.has_norm ? (float)scales[pair_row] : 1.0f;
+            int at = first_lane + pair_lane;
+            if (early) {
+                finish_pair(call, first + pair_row, panel, at, addends, sums[0], sums[LANES], scale);
+            } else {
+                finish_pair_at(call, first + pair_row, panel, at, sums[0], sums[LANES], scale);
+            }
         }
         __syncthreads();
     }
 }
 
-KERNEL_AHEAD(linear_skinny_1_4, Linear, 512, 1) {
+KERNEL_AHEAD(linear_skinny_1_4, Linear, 256, 2) {
     skinny<1, 4, 4>(call);
 }
-KERNEL_AHEAD(linear_skinny_4_4, Linear, 512, 1) {
-    skinny<4, 4, 4>(call);
+KERNEL_AHEAD(linear_skinny_4_4, Linear, 256, 1) {
+    skinny<4, 4, 8>(call);
 }
-KERNEL_AHEAD(linear_skinny_8_4, Linear, 512, 1) {
-    skinny<8, 4, 4>(call);
+KERNEL_AHEAD(linear_skinny_8_4, Linear, 256, 1) {
+    skinny<8, 4, 8>(call);
 }
 KERNEL_AHEAD(linear_skinny_1_8, Linear, 320, 3) {
     skinny<1, 8, 2>(call);

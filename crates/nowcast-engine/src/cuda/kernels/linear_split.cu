@@ -134,6 +134,6 @@ KERNEL(linear_split, Linear, GROUPS * GROUP_THREADS) {
         if (first + row >= rows) continue;
         const float* both = sums + row * PANEL + column;
         float scale = call.has_norm ? (float)call.row_scale[first + row] : 1.0f;
-        finish_pair(call, first + row, panel, column, both[0], both[HALF_PANEL], scale);
+        finish_pair_at(call, first + row, panel, column, both[0], both[HALF_PANEL], scale);
     }
 }

@@ -134,7 +134,7 @@ KERNEL(linear_tiled, Linear, THREADS) {
         i64 row = first + band + 8 * index;
         if (row >= rows) continue;
         float scale = call.has_norm ? (float)call.row_scale[row] : 1.0f;
-        finish_pair(call, row, panel, lane, totals[index][0], totals[index][1], scale);
-        if (pair) finish_pair(call, row, panel + 1, lane, totals[index][2], totals[index][3], scale);
+        finish_pair_at(call, row, panel, lane, totals[index][0], totals[index][1], scale);
+        if (pair) finish_pair_at(call, row, panel + 1, lane, totals[index][2], totals[index][3], scale);
     }
 }

@@ -37,6 +37,9 @@ const COMFORTABLE_BYTES: usize = 96 * 1024;
 /// Tokens of a context that is staged whole.
 const MOST_STAGED_TOKENS: usize = 64;
 
+/// Tokens of a context that attends to its projections; more tiles would each rotate all keys again.
+const MOST_FRESH_TOKENS: usize = 16;
+
 /// Shared memory for a context that is staged whole, so that one wait for memory serves all keys; 0 if it is long.
 fn staged_bytes(cache: &LayerCache) -> usize {
     let head = cache.shape.head_dim * cache.capacity();
@@ -70,6 +73,7 @@ impl Recorder<'_> {
             && attend.query_column == queries.column
             && attend.cache.context_keys == append.cache.context_keys
             && attend.cache.shape.context == append.cache.shape.context
+            && attend.cache.capacity() <= MOST_FRESH_TOKENS
             && staged_bytes(&attend.cache) > 0
     }
 

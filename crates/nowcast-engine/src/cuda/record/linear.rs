@@ -33,7 +33,7 @@ const SPLIT_ROWS: usize = 32;
 /// Shared memory of such a tile: four groups' two buffers each of 16 inputs of its rows (with a gap) and columns.
 const SPLIT_BYTES: usize = 4 * 2 * (16 * PANEL + 20 * SPLIT_ROWS) * 4;
 /// Threads that a skinny block may have, by its lanes.
-const MOST_SKINNY_THREADS: [(usize, usize); 2] = [(8, 320), (4, 512)];
+const MOST_SKINNY_THREADS: [(usize, usize); 2] = [(8, 320), (4, 256)];
 
 impl Recorder<'_> {
     pub(super) fn linear(&mut self, op: &Linear) -> Result<()> {
@@ -126,7 +126,8 @@ impl Recorder<'_> {
             let workers = blocks * lanes;
             let least = workers + if has_norm { 32 } else { 0 };
             let threads = if has_norm { (workers + 16 * tile).min(most_threads).max(least) } else { workers };
-            let threads = threads.next_multiple_of(32);
+            // The first threads finish one pair of columns of one row each.
+            let threads = threads.max(tile * lanes).next_multiple_of(32);
             let staged = (tile * blocks * (linear.depth + 4)).max(blocks * tile * 2 * lanes);
             let shared_bytes = staged * 4 + tile * (17 * 8 + 2 * lanes * 4);
             let fits = threads <= most_threads && shared_bytes <= self.weights.machine.most_shared_bytes();
