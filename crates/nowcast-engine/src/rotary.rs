@@ -42,37 +42,35 @@ impl Rotary {
         frequencies.chain((0..self.head_dim).map(|component| self.decay(component)))
     }
 
-    /// One row of the table, `4 head_dim` values: query cosine, query sine, key cosine, key sine.
+    /// Rows of the table, `4 head_dim` values each, of the positions from `first` on: query cosine, query sine, key
+    /// cosine, key sine.
     ///
     /// Sines carry the sign of their component's formula, so that every component is
     /// `x[j] · cosine[j] + x[partner of j] · sine[j]`.
     ///
     /// `anchor` is the xPos origin: half of the largest position of the reference's forward call.
-    pub fn fill_row(&self, position: usize, anchor: usize, row: &mut [f32]) {
+    pub fn fill_rows(&self, first: usize, anchor: usize, rows: &mut [f32]) {
         let width = self.head_dim;
-        for component in 0..width {
-            let pair = match self.pairing {
-                Pairing::Interleaved => component / 2,
-                Pairing::HalfSplit => component % (width / 2),
+        for pair in 0..width / 2 {
+            let frequency = self.frequency(pair);
+            let components = match self.pairing {
+                Pairing::Interleaved => [2 * pair, 2 * pair + 1],
+                Pairing::HalfSplit => [pair, pair + width / 2],
             };
-            let angle = position as f64 * self.frequency(pair);
-            let factor = match self.xpos_scale_base {
-                Some(base) => {
-                    let power = (position as f64 - anchor as f64) / f64::from(base);
-                    self.decay(component).powf(power)
+            for (index, row) in rows.chunks_exact_mut(4 * width).enumerate() {
+                let position = (first + index) as f64;
+                let (sine, cosine) = (position * frequency).sin_cos();
+                for (component, sine) in components.into_iter().zip([-sine, sine]) {
+                    let factor = match self.xpos_scale_base {
+                        Some(base) => self.decay(component).powf((position - anchor as f64) / f64::from(base)),
+                        None => 1.0,
+                    };
+                    row[component] = (cosine * factor) as f32;
+                    row[width + component] = (sine * factor) as f32;
+                    row[2 * width + component] = (cosine / factor) as f32;
+                    row[3 * width + component] = (sine / factor) as f32;
                 }
-                None => 1.0,
-            };
-            let (sine, cosine) = angle.sin_cos();
-            let first = match self.pairing {
-                Pairing::Interleaved => component % 2 == 0,
-                Pairing::HalfSplit => component < width / 2,
-            };
-            let sine = if first { -sine } else { sine };
-            row[component] = (cosine * factor) as f32;
-            row[width + component] = (sine * factor) as f32;
-            row[2 * width + component] = (cosine / factor) as f32;
-            row[3 * width + component] = (sine / factor) as f32;
+            }
         }
     }
 
@@ -107,7 +105,7 @@ mod tests {
 
     fn table_row(rotary: &Rotary, position: usize, anchor: usize) -> Vec<f32> {
         let mut row = vec![f32::NAN; 4 * rotary.head_dim];
-        rotary.fill_row(position, anchor, &mut row);
+        rotary.fill_rows(position, anchor, &mut row);
         row
     }
 

@@ -46,7 +46,7 @@ impl TokenSampling {
     pub fn probabilities(&self, logits: &[f32]) -> Vec<f64> {
         let mut weights = vec![0.0; logits.len()];
         self.weigh(InstructionSet::detected(), logits, &mut weights);
-        let total = sum(&weights, |_| true);
+        let total = sum(logits, &weights, |_| true);
         weights.iter().map(|weight| weight / total).collect()
     }
 
@@ -66,27 +66,26 @@ impl Kernel for Weigh<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
         let Self { sampling, logits, weights } = self;
-        let scaled = |index: usize| logits[index] / sampling.temperature;
-        let largest = (0..logits.len()).fold(f32::NEG_INFINITY, |largest, index| largest.max(scaled(index)));
-        for (index, weight) in weights.iter_mut().enumerate() {
-            *weight = exp::<V>(f64::from(scaled(index)) - f64::from(largest));
+        let scaled = |logit: f32| logit / sampling.temperature;
+        let largest = logits.iter().fold(f32::NEG_INFINITY, |largest, &logit| largest.max(scaled(logit)));
+        for (weight, &logit) in weights.iter_mut().zip(logits) {
+            *weight = exp::<V>(f64::from(scaled(logit)) - f64::from(largest));
         }
         if sampling.top_k > 0 && sampling.top_k < logits.len() {
-            let least = largest_key(|key| {
-                (0..logits.len()).filter(|&index| order(scaled(index)) >= key).count() >= sampling.top_k
-            });
-            for (index, weight) in weights.iter_mut().enumerate() {
-                *weight = if order(scaled(index)) >= least { *weight } else { 0.0 };
+            let count = |key: u32| -> u32 { logits.iter().map(|&logit| u32::from(order(scaled(logit)) >= key)).sum() };
+            let least = largest_key(|key| count(key) as usize >= sampling.top_k);
+            for (weight, &logit) in weights.iter_mut().zip(logits) {
+                *weight = if order(scaled(logit)) >= least { *weight } else { 0.0 };
             }
         }
         let both = sampling.top_k == 0 || sampling.filter == Filter::Both;
         if sampling.top_p < 1.0 && both {
-            let most = sampling.top_p * sum(weights, |_| true);
+            let most = sampling.top_p * sum(logits, weights, |_| true);
             // The prefix ends among the tokens of this logit.
-            let last = largest_key(|key| sum(weights, |index| order(scaled(index)) >= key) > most);
-            let mut kept = sum(weights, |index| order(scaled(index)) > last);
-            for (index, weight) in weights.iter_mut().enumerate() {
-                let key = order(scaled(index));
+            let last = largest_key(|key| sum(logits, weights, |logit| order(scaled(logit)) >= key) > most);
+            let mut kept = sum(logits, weights, |logit| order(scaled(logit)) > last);
+            for (weight, &logit) in weights.iter_mut().zip(logits) {
+                let key = order(scaled(logit));
                 if key < last || key == last && kept > most {
                     *weight = 0.0;
                 } else if key == last {
@@ -114,12 +113,19 @@ fn largest_key(holds: impl Fn(u32) -> bool) -> u32 {
 /// Partial sums, so that additions need not wait for each other; part of the order of summation.
 const PARTS: usize = 8;
 
-/// The sum of the chosen weights.
+/// The sum of the weights whose logits are chosen.
 #[inline(always)]
-fn sum(weights: &[f64], chosen: impl Fn(usize) -> bool) -> f64 {
+fn sum(logits: &[f32], weights: &[f64], chosen: impl Fn(f32) -> bool) -> f64 {
     let mut parts = [0.0; PARTS];
-    for (index, weight) in weights.iter().enumerate() {
-        parts[index % PARTS] += if chosen(index) { *weight } else { 0.0 };
+    let (logits, last_logits) = logits.as_chunks::<PARTS>();
+    let (weights, last_weights) = weights.as_chunks::<PARTS>();
+    for (logits, weights) in logits.iter().zip(weights) {
+        for part in 0..PARTS {
+            parts[part] += if chosen(logits[part]) { weights[part] } else { 0.0 };
+        }
+    }
+    for ((part, &logit), weight) in parts.iter_mut().zip(last_logits).zip(last_weights) {
+        *part += if chosen(logit) { *weight } else { 0.0 };
     }
     parts.iter().sum()
 }

@@ -81,6 +81,10 @@ pub(crate) struct ForecastArguments {
     /// The time column [default: found by name or content]
     #[arg(long, value_name = "COLUMN")]
     pub(crate) time: Option<String>,
+    /// File with the times of the steps to come: holidays and short days that no rhythm shows [default: the rhythm and
+    /// the sessions of the file go on]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) future_times: Option<PathBuf>,
     /// Sample paths [default: exact quantiles within one patch and 256 paths beyond; 30 paths for Kronos]
     #[arg(long, value_name = "N")]
     pub(crate) samples: Option<usize>,

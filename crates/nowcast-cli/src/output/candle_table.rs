@@ -5,7 +5,7 @@ use super::{Answer, Market};
 
 /// The name, what the columns hold, and one row for each future bar.
 ///
-/// Prices share their number of decimals. A market without volume has no columns for it.
+/// Prices share their number of decimals. A market whose past has no volume has no columns for it.
 pub(super) fn push(text: &mut String, answer: &Answer, market: &Market, width: Option<usize>) {
     let fields = answer.fields(market);
     let [open, high, low, close, volume, amount] = fields else { return };
@@ -21,7 +21,8 @@ pub(super) fn push(text: &mut String, answer: &Answer, market: &Market, width: O
     numbers.extend(levels.map(|(&level, quantile)| (table::percent(level), quantile.as_slice())));
     let mut columns: Vec<Column> = table::aligned(numbers);
     for (name, field) in [("volume", volume), ("amount", amount)] {
-        if field.point().iter().any(|value| *value != 0.0) {
+        let traded = field.history().is_empty() || field.history().iter().any(|value| *value != 0.0);
+        if traded {
             columns.extend(table::aligned(vec![(name.into(), field.point())]));
         }
     }

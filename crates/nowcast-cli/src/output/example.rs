@@ -39,8 +39,9 @@ fn hours() -> Timeline {
 pub(crate) fn market() -> Answer {
     let mut answer = Answer::new(Question { point: Aggregation::Mean, ..question() }).unwrap();
     let past = [10.0, 11.0, 9.0, 10.5, 1000.0, 10000.0];
+    let one = || vec![1.0];
     let columns =
-        CandleColumns { open: vec![1.0], high: vec![1.0], low: vec![1.0], close: vec![1.0], ..Default::default() };
+        CandleColumns { open: one(), high: one(), low: one(), close: one(), volume: Some(one()), amount: Some(one()) };
     let candles = Candles::new("kline", columns, vec![date(2024, 1, 2).at(9, 0, 0, 0)], Vec::new()).unwrap();
     let variates = Candles::FIELDS.iter().zip(past).map(|(field, first)| {
         let bar = |path: usize, step: usize| match (*field, path, step) {

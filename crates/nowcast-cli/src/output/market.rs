@@ -43,8 +43,8 @@ impl Market {
 
     /// What is told to people, if there is anything.
     pub fn note(&self) -> Option<String> {
-        let found = self.consistency.summary()?;
+        let found = self.consistency.summary("sampled bars")?;
         let cure = if self.repaired { "repaired" } else { "--repair mends them" };
-        Some(format!("{}: of the sampled bars {found}: {cure}", self.name))
+        Some(format!("{}: {found}: {cure}", self.name))
     }
 }

@@ -154,7 +154,11 @@ impl<'a> CandleChart<'a> {
         shown.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
     }
 
+    /// The highest volume shown; zero where the past has none, and the model gives back the noise of nothing.
     fn highest_volume(&self) -> f64 {
+        if !self.past.is_empty() && self.past.iter().all(|bar| bar.volume == 0.0) {
+            return 0.0;
+        }
         let bars = self.past.iter().chain(&self.future).map(|bar| bar.volume);
         bars.chain(self.volumes[1].iter().copied()).fold(0.0, f64::max)
     }

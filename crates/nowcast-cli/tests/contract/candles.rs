@@ -109,11 +109,12 @@ fn many_files_are_many_markets_with_the_digits_of_each_alone() {
             .unwrap()
             .contains(&"vix_daily: there is no volume: volume and amount count as 0".into())
     );
-    // Without volume in the past there is a forecast of it all the same, and the table leaves out nothing but zeros.
+    // Only a market with volume has columns for it.
     let table = forecast(&[&kline, &vix], &arguments);
     for word in ["kline_5min (mean of the paths", "vix_daily (mean", "open", "close", "90%", "volume", "2026-07-24"] {
         assert!(table.stdout.contains(word), "{word}: {}", table.stdout);
     }
+    assert_eq!(table.stdout.matches("volume").count(), 1, "{}", table.stdout);
     assert!(table.stdout.starts_with(&format!("{}: 7 bars ahead from 64 past bars, 5 sample paths\n", kronos())));
 }
 
@@ -190,6 +191,26 @@ fn bars_without_a_price_are_left_out_and_said() {
     assert!(run.stderr.contains("note: holes: 1 bar(s) without all of open, high, low and close"), "{}", run.stderr);
     assert_eq!(parse(&run)["series"][0]["timestamps"][0], "2024-01-20");
     assert_eq!(names(folder.path()), ["holes.csv", "holes.svg"]);
+}
+
+#[test]
+fn the_bars_to_come_may_be_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let future = folder.path().join("future.csv");
+    fs::write(&future, "timestamps\n2024-08-29 13:05\n2024-09-02 09:35\n2024-09-02 09:40\n").unwrap();
+    let arguments = ["--horizon", "3", "--samples", "4"];
+    let rhythm = forecast(&[&kline()], &[&arguments[..], &["--output", "json"]].concat());
+    assert!(rhythm.stderr.contains("09:35 to 11:30 and 13:05 to 15:00, Monday to Friday"), "{}", rhythm.stderr);
+    let told = ["--output", "json", "--future-times", future.to_str().unwrap()];
+    let told = forecast(&[&kline()], &[&arguments[..], &told].concat());
+    assert_eq!(told.stderr.lines().filter(|line| line.contains("sessions")).count(), 0);
+    let (rhythm, told) = (parse(&rhythm), parse(&told));
+    let stamps = ["2024-08-29 13:05:00", "2024-09-02 09:35:00", "2024-09-02 09:40:00"];
+    assert_eq!(told["series"][0]["timestamps"], serde_json::json!(stamps));
+    // A bar's stamp is seen when the next one is drawn: the first two know of the same past.
+    let close = |answer: &Value| numbers(&answer["series"][3]["mean"]);
+    assert_eq!(close(&told)[..2], close(&rhythm)[..2]);
+    assert_ne!(close(&told)[2], close(&rhythm)[2], "the model sees another day");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn perform(operation: &Operation, access: &Access<'_>, context: &mut Context<'_>
         Operation::Norm(op) => elementwise::norm(op, access, context),
         Operation::SwiGlu(op) => elementwise::swiglu(op, access, context),
         Operation::Add(op) => elementwise::add(op, access, context),
-        Operation::RotaryTable(op) => rotate::table(op, access),
+        Operation::RotaryTable(op) => rotate::table(op, access, context),
         Operation::RotateQuery(op) => rotate::query(op, access, context),
         Operation::AppendCache(op) => rotate::append(op, access, context),
         Operation::AttendContext(op) => attend::context(op, access, context),

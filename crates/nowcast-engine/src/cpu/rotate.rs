@@ -5,12 +5,20 @@ use super::executor::Context;
 use super::rows::SharedRows;
 use crate::operation::{AppendCache, CachePart, RotaryTable, RotateQuery, Tokens};
 
-pub(super) fn table(op: &RotaryTable, access: &Access<'_>) {
+/// Positions or rows that one task takes: enough to be worth a thread.
+const GRAIN: usize = 8;
+
+/// Tokens whose keys are turned into columns together: those of one cache line.
+const LINE_TOKENS: usize = 16;
+
+pub(super) fn table(op: &RotaryTable, access: &Access<'_>, context: &mut Context<'_>) {
     let first = op.first.count(access.live());
     let anchor = op.anchor_tokens.count(access.live()).saturating_sub(1) / 2;
-    for (index, row) in access.write::<f32>(op.table).chunks_mut(op.table.width).enumerate() {
-        op.rotary.fill_row(first + index, anchor, row);
-    }
+    let rows = SharedRows::new(access.write::<f32>(op.table), op.table.width);
+    context.weights.pool.for_each_chunk(access.rows(op.table), GRAIN, |range| {
+        // SAFETY: chunks do not overlap.
+        op.rotary.fill_rows(first + range.start, anchor, unsafe { rows.rows(range) });
+    });
 }
 
 /// The row of the table that a tensor row takes.
@@ -26,7 +34,7 @@ pub(super) fn query(op: &RotateQuery, access: &Access<'_>, context: &mut Context
     let count = table.len() / op.table.width;
     let head_dim = op.rotary.head_dim;
     let queries = SharedRows::new(access.write::<f32>(op.tensor), op.tensor.width);
-    context.weights.pool.for_each_chunk(access.rows(op.tensor), 8, |range| {
+    context.weights.pool.for_each_chunk(access.rows(op.tensor), GRAIN, |range| {
         for row in range {
             let entry = &table[position(op.tokens, row, count) * op.table.width..];
             let (cosine, sine) = (&entry[..head_dim], &entry[head_dim..2 * head_dim]);
@@ -63,17 +71,24 @@ pub(super) fn append(op: &AppendCache, access: &Access<'_>, context: &mut Contex
             let keys = SharedRows::new(access.write::<f32>(op.cache.context_keys), head_dim * capacity);
             let values = SharedRows::new(access.write::<f32>(op.cache.context_values), head_dim * capacity);
             pool.for_each_chunk(shape.series.count(access.live()) * heads, 1, |range| {
-                let mut key = [0.0; MOST_HEAD_DIM];
-                let key = &mut key[..head_dim];
+                let mut columns = [0.0; LINE_TOKENS * MOST_HEAD_DIM];
                 for index in range {
                     let (series, head) = (index / heads, index % heads);
                     // SAFETY: every head of every series is visited once.
                     let (keys, values) = unsafe { (keys.row(index), values.row(index)) };
-                    for token in 0..tokens {
-                        let row = series * tokens + token;
-                        rotated(row, head, key);
-                        key.iter().enumerate().for_each(|(d, &k)| keys[d * capacity + token] = k);
-                        values[token * head_dim..(token + 1) * head_dim].copy_from_slice(value(row, head));
+                    for first in (0..tokens).step_by(LINE_TOKENS) {
+                        let count = LINE_TOKENS.min(tokens - first);
+                        for (token, key) in columns.chunks_exact_mut(head_dim).enumerate().take(count) {
+                            let row = series * tokens + first + token;
+                            rotated(row, head, key);
+                            values[(first + token) * head_dim..][..head_dim].copy_from_slice(value(row, head));
+                        }
+                        for component in 0..head_dim {
+                            let line = &mut keys[component * capacity + first..][..count];
+                            line.iter_mut()
+                                .enumerate()
+                                .for_each(|(token, key)| *key = columns[token * head_dim + component]);
+                        }
                     }
                 }
             });
@@ -82,7 +97,7 @@ pub(super) fn append(op: &AppendCache, access: &Access<'_>, context: &mut Contex
             let Some((keys, values)) = op.cache.suffix else { unreachable!("a step appends to a suffix") };
             let keys = SharedRows::new(access.write::<f32>(keys), keys.width);
             let values = SharedRows::new(access.write::<f32>(values), values.width);
-            pool.for_each_chunk(access.rows(op.input) / tokens, 8, |range| {
+            pool.for_each_chunk(access.rows(op.input) / tokens, GRAIN, |range| {
                 for path in range {
                     // SAFETY: every path is visited once.
                     let (keys, values) = unsafe { (keys.row(path), values.row(path)) };

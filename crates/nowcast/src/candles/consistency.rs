@@ -21,9 +21,9 @@ pub struct Consistency {
     pub low_above_open_or_close: usize,
     /// The high is below the low.
     pub high_below_low: usize,
-    /// The volume is below zero.
+    /// The volume is below zero; not counted where the past has no volume, and a model gives back the noise of nothing.
     pub negative_volume: usize,
-    /// The amount is below zero.
+    /// The amount is below zero; counted as the volume is.
     pub negative_amount: usize,
     /// Open, high, low or close is zero or below, though no price of the past was.
     pub non_positive_price: usize,
@@ -36,7 +36,7 @@ pub struct Consistency {
 impl Consistency {
     /// Looks at bars in the order of [`Candles::FIELDS`]; prices may be of any sign.
     pub fn of_bars(bars: impl IntoIterator<Item = [f64; 6]>) -> Self {
-        Self::count(bars, false)
+        Self::count(bars, Past { positive: false, traded: true })
     }
 
     /// Looks at sampled paths, `[paths, horizon, 6]`, of the market `past`.
@@ -46,7 +46,7 @@ impl Consistency {
     pub fn of_paths<T: Copy + Into<f64>>(paths: &[T], past: &Candles) -> Self {
         assert!(paths.len().is_multiple_of(6), "{} values are no bars of six", paths.len());
         let bars = paths.chunks_exact(6).map(|bar| std::array::from_fn(|field| bar[field].into()));
-        Self::count(bars, is_positive(past))
+        Self::count(bars, Past::of(past))
     }
 
     /// Looks at the paths of a forecast, whose variates are [`Candles::FIELDS`].
@@ -56,19 +56,19 @@ impl Consistency {
     pub fn of_forecast(forecast: &Forecast, past: &Candles) -> Result<Self> {
         let fields = fields(forecast)?;
         let bars = (0..fields[0].len()).map(|bar| fields.map(|field| f64::from(field[bar])));
-        Ok(Self::count(bars, is_positive(past)))
+        Ok(Self::count(bars, Past::of(past)))
     }
 
-    fn count(bars: impl IntoIterator<Item = [f64; 6]>, positive: bool) -> Self {
+    fn count(bars: impl IntoIterator<Item = [f64; 6]>, past: Past) -> Self {
         let mut counts = Self::default();
         for [open, high, low, close, volume, amount] in bars {
             let found = [
                 (high < open.max(close), &mut counts.high_below_open_or_close),
                 (low > open.min(close), &mut counts.low_above_open_or_close),
                 (high < low, &mut counts.high_below_low),
-                (volume < 0.0, &mut counts.negative_volume),
-                (amount < 0.0, &mut counts.negative_amount),
-                (positive && open.min(high).min(low).min(close) <= 0.0, &mut counts.non_positive_price),
+                (past.traded && volume < 0.0, &mut counts.negative_volume),
+                (past.traded && amount < 0.0, &mut counts.negative_amount),
+                (past.positive && open.min(high).min(low).min(close) <= 0.0, &mut counts.non_positive_price),
             ];
             let mut any = false;
             for (holds, count) in found {
@@ -82,8 +82,8 @@ impl Consistency {
         counts
     }
 
-    /// The counts in words; `None` where all bars are consistent.
-    pub fn summary(&self) -> Option<String> {
+    /// The counts in words, of such as `sampled bars`; `None` where all are consistent.
+    pub fn summary(&self, bars: &str) -> Option<String> {
         let counts = [
             (self.high_below_open_or_close, "a high below open or close"),
             (self.low_above_open_or_close, "a low above open or close"),
@@ -94,8 +94,9 @@ impl Consistency {
         ];
         let found: Vec<String> =
             counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-        (!found.is_empty())
-            .then(|| format!("{} of {} contradict themselves ({})", self.inconsistent, self.bars, found.join(", ")))
+        (!found.is_empty()).then(|| {
+            format!("{} of {} {bars} contradict themselves ({})", self.inconsistent, self.bars, found.join(", "))
+        })
     }
 }
 
@@ -138,9 +139,22 @@ fn mended([open, high, low, close, volume, amount]: [f32; 6]) -> [f32; 6] {
     [open, highest, lowest, close, volume.max(0.0), amount.max(0.0)]
 }
 
-/// Whether no price of the past is zero or below.
-fn is_positive(past: &Candles) -> bool {
-    past.rows().iter().all(|row| row[..4].iter().all(|price| *price > 0.0))
+/// What the past says about what may come.
+#[derive(Clone, Copy)]
+struct Past {
+    /// No price was zero or below.
+    positive: bool,
+    /// There was volume.
+    traded: bool,
+}
+
+impl Past {
+    fn of(past: &Candles) -> Self {
+        Self {
+            positive: past.rows().iter().all(|row| row[..4].iter().all(|price| *price > 0.0)),
+            traded: past.rows().iter().any(|row| row[4] != 0.0),
+        }
+    }
 }
 
 /// The paths of each field, `[paths, horizon]`, all of one length.
@@ -167,9 +181,13 @@ mod tests {
     const SOUND: [f32; 6] = [2.0, 4.0, 1.0, 3.0, 10.0, 25.0];
 
     fn past(price: f64) -> Candles {
+        with_volume(price, Some(vec![7.0]))
+    }
+
+    fn with_volume(price: f64, volume: Option<Vec<f64>>) -> Candles {
         let prices = || vec![price];
         let columns =
-            CandleColumns { open: prices(), high: prices(), low: prices(), close: prices(), ..Default::default() };
+            CandleColumns { open: prices(), high: prices(), low: prices(), close: prices(), volume, amount: None };
         Candles::new("x", columns, vec![date(2024, 1, 2).at(0, 0, 0, 0)], Vec::new()).unwrap()
     }
 
@@ -198,6 +216,10 @@ mod tests {
         // A market that was below zero may go there again.
         let negative = Consistency { non_positive_price: 0, inconsistent: 4, share: 4.0 / 6.0, ..expected };
         assert_eq!(Consistency::of_paths(&paths.concat(), &past(-1.0)), negative);
+        // A market without volume has none to contradict.
+        let untraded =
+            Consistency { negative_volume: 0, negative_amount: 0, inconsistent: 4, share: 4.0 / 6.0, ..expected };
+        assert_eq!(Consistency::of_paths(&paths.concat(), &with_volume(1.0, None)), untraded);
         let wide: Vec<f64> = paths.concat().iter().copied().map(f64::from).collect();
         assert_eq!(Consistency::of_paths(&wide, &past(1.0)), expected);
         assert_eq!(Consistency::of_paths::<f32>(&[], &past(1.0)), Consistency::default());

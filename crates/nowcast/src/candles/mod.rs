@@ -143,7 +143,7 @@ impl Candles {
         let mut notes = found.notes;
         notes.extend(candles.missing.notes());
         let consistency = Consistency::of_bars(candles.rows.iter().copied());
-        notes.extend(consistency.summary().map(|found| format!("of the bars {found}")));
+        notes.extend(consistency.summary("bars"));
         Ok((candles, notes))
     }
 

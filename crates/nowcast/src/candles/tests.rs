@@ -146,7 +146,7 @@ fn columns_given_by_hand_are_checked() {
 #[test]
 fn past_bars_that_contradict_themselves_are_noted() {
     let (_, notes) = Candles::from_table(&table(&WHOLE.replace("2,5,1.5,3", "2,2.5,1.5,3")), 1).unwrap();
-    assert_eq!(notes, ["of the bars 1 of 2 contradict themselves (1 a high below open or close)"]);
+    assert_eq!(notes, ["1 of 2 bars contradict themselves (1 a high below open or close)"]);
 }
 
 #[test]

@@ -56,7 +56,8 @@ pub(super) fn arrange(raw: RawTable, name: String, options: &ReadOptions) -> Res
     let order = repeats.distinct;
     let mut columns: Vec<Column> = kept.into_iter().map(|column| pick(column, &order)).collect();
     let Some((column, (stamps, style))) = column.zip(stamps) else {
-        return Ok(Table { name, times: None, columns, notes: notes.into_lines(), frequency: Frequency::Unknown });
+        let (notes, frequency) = (notes.into_lines(), Frequency::Unknown);
+        return Ok(Table { name, times: None, columns, notes, frequency, given_future: None });
     };
     let mut stamps: Vec<Stamp> = order.iter().map(|&row| stamps[row]).collect();
     let frequency = Frequency::infer(&stamps);
@@ -73,7 +74,8 @@ pub(super) fn arrange(raw: RawTable, name: String, options: &ReadOptions) -> Res
             "the stamps ({frequency}) leave out {more}{rows} step(s) in {places} place(s); rows are taken as they come"
         ));
     }
-    Ok(Table { name, times: Some(Times { column, stamps, style }), columns, notes: notes.into_lines(), frequency })
+    let times = Some(Times { column, stamps, style });
+    Ok(Table { name, times, columns, notes: notes.into_lines(), frequency, given_future: None })
 }
 
 /// The rows in ascending order; rows of the same moment stay in the order of the file.

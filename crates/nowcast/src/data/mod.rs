@@ -29,6 +29,7 @@ mod csv_read;
 mod dialect;
 mod epoch;
 mod frequency;
+mod future;
 mod header;
 mod layout;
 mod lines;
@@ -118,6 +119,8 @@ pub struct Table {
     pub notes: Vec<String>,
     /// The rhythm of the rows.
     pub frequency: Frequency,
+    /// The steps to come, where somebody told them.
+    given_future: Option<Vec<Stamp>>,
 }
 
 impl Table {
@@ -129,17 +132,8 @@ impl Table {
         if path == Path::new("-") {
             return Self::from_reader("stdin", std::io::stdin().lock(), options);
         }
-        let file = File::open(path).map_err(|error| Error::file(path, error))?;
-        let source = Source(path.display().to_string());
         let name = path.file_stem().map_or_else(|| "table".into(), |stem| stem.to_string_lossy().into_owned());
-        let (start, mut file) = magic(file).map_err(|error| Error::file(path, error))?;
-        let raw = if start == PARQUET {
-            file.rewind().map_err(|error| Error::file(path, error))?;
-            read_parquet(file, source, options)?
-        } else {
-            csv_read::read(start.as_slice().chain(file), source, options)?
-        };
-        arrange::arrange(raw, name, options)
+        arrange::arrange(read_file(path, options)?, name, options)
     }
 
     /// Reads a CSV or Parquet table from any source; `name` stands for the file in names and messages. Parquet is read
@@ -173,6 +167,9 @@ impl Table {
 
     /// The stamps of the next steps; `None` if the file has no stamps, or too few or too late ones to go on.
     pub fn future(&self, horizon: usize) -> Option<Vec<Stamp>> {
+        if let Some(given) = &self.given_future {
+            return given.get(..horizon).map(<[Stamp]>::to_vec);
+        }
         let times = self.times.as_ref()?;
         self.frequency.future(*times.stamps.last()?, times.style.time_zone(), horizon)
     }
@@ -211,6 +208,19 @@ impl Column {
     /// The values as a model takes them; reading made sure that all fit.
     fn narrowed(&self) -> Vec<f32> {
         self.values.iter().map(|&value| value as f32).collect()
+    }
+}
+
+/// Reads a file as it is.
+fn read_file(path: &Path, options: &ReadOptions) -> Result<raw::RawTable> {
+    let file = File::open(path).map_err(|error| Error::file(path, error))?;
+    let source = Source(path.display().to_string());
+    let (start, mut file) = magic(file).map_err(|error| Error::file(path, error))?;
+    if start == PARQUET {
+        file.rewind().map_err(|error| Error::file(path, error))?;
+        read_parquet(file, source, options)
+    } else {
+        csv_read::read(start.as_slice().chain(file), source, options)
     }
 }
 

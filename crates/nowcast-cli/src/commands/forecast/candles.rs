@@ -51,8 +51,8 @@ fn candles(arguments: &ForecastArguments, table: &Table, notes: &mut Vec<String>
         false => Candles::from_chosen(table, arguments.horizon)?,
     };
     let sessions = match &table.frequency {
-        Frequency::Sessions(sessions) => {
-            vec![format!("the bars to come are timed as the sessions seen ({sessions}); holidays are not known")]
+        Frequency::Sessions(sessions) if arguments.future_times.is_none() => {
+            vec![format!("the bars to come are timed as the sessions seen ({sessions}); holidays need --future-times")]
         }
         _ => Vec::new(),
     };

@@ -6,7 +6,7 @@ mod series;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nowcast::data::{ReadOptions, Table};
+use nowcast::data::{ReadOptions, Table, Times};
 use nowcast::family::Located;
 use nowcast::forecaster::Counters;
 use nowcast::{Error, Result};
@@ -85,6 +85,7 @@ fn check_files(arguments: &ForecastArguments) -> Result<()> {
         inputs.push(input);
     }
     let mut outputs: Vec<&Path> = Vec::new();
+    inputs.extend(arguments.future_times.as_deref());
     for output in [out(arguments), arguments.plot.as_deref()].into_iter().flatten() {
         check_target(output)?;
         if inputs.iter().chain(&outputs).any(|other| same_file(other, output)) {
@@ -104,7 +105,15 @@ fn read(arguments: &ForecastArguments) -> Result<Vec<Table>> {
         columns: arguments.columns.clone(),
         fill_gaps: arguments.series.fill_gaps,
     };
-    arguments.files.iter().map(|path: &std::path::PathBuf| Table::read(Path::new(path), &options)).collect()
+    let future = arguments.future_times.as_deref().map(Times::read).transpose()?;
+    let read = |path: &std::path::PathBuf| {
+        let table = Table::read(path, &options)?;
+        match &future {
+            Some(future) => table.with_future(future, arguments.horizon),
+            None => Ok(table),
+        }
+    };
+    arguments.files.iter().map(read).collect()
 }
 
 /// What a run took.
