@@ -446,7 +446,7 @@ fn drawing<'a>(head: Head, shared: bool) -> Case<'a> {
     let (series, paths_rows) = (Rows::batch(), Rows::batch().times_samples());
     let rows = if shared { series } else { paths_rows };
     let parameters = case.input(rows, POSITIONS * head.values(), 9.0);
-    let streams = case.integers(series, 1, |index| index as i32 * 0x1234_567 - 3);
+    let streams = case.integers(series, 1, |index| index as i32 * 0x0123_4567 - 3);
     let location = case.input(rows, POSITIONS, 100.0);
     let mask = case.input(rows, POSITIONS, 1.0);
     let last = case.floats.len() - 1;

@@ -291,7 +291,7 @@ impl Executable for CudaExecutable {
         let output = output.expect("the host reads what the plan keeps");
         let bytes = &self.staging.contents()[output.offset..][..output.bytes];
         match tensor.element {
-            Element::F64 => widen(bytes, values, |bytes| f64::from_ne_bytes(bytes)),
+            Element::F64 => widen(bytes, values, f64::from_ne_bytes),
             Element::F32 => widen(bytes, values, |bytes| f32::from_ne_bytes(bytes).into()),
             Element::I32 => widen(bytes, values, |bytes| i32::from_ne_bytes(bytes).into()),
         }
