@@ -139,10 +139,14 @@ impl<'a> Walk<'a> {
                 let steps = i32::try_from(self.steps).ok()?;
                 self.start.later(step.checked_mul(steps)?, zone)
             }
-            Frequency::Sessions(sessions) => {
+            Frequency::Sessions(sessions) => loop {
                 self.clock = sessions.after(self.clock)?;
-                self.start.at(self.clock, zone)
-            }
+                let stamp = self.start.at(self.clock, zone)?;
+                // A time that the clock skips in a night of spring has no bar.
+                if stamp.clock() == self.clock {
+                    return Some(stamp);
+                }
+            },
             Frequency::Days(days) => {
                 self.clock = self.clock.checked_add(jiff::Span::new().try_days(*days).ok()?).ok()?;
                 self.start.at(self.clock, zone)

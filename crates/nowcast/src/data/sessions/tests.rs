@@ -1,4 +1,6 @@
 use jiff::civil::{date, time};
+use jiff::tz::TimeZone;
+use proptest::prelude::*;
 
 use super::super::frequency::Frequency;
 use super::*;
@@ -160,4 +162,47 @@ fn irregular_stamps_are_no_sessions() {
 fn the_end_of_the_calendar_is_not_crossed() {
     let stamps = bars(date(9999, 12, 20), 12, shanghai);
     assert_eq!(Frequency::infer(&stamps).future(stamps[stamps.len() - 1], None, 10), None);
+}
+
+#[test]
+fn a_zone_moves_the_offset_and_not_the_session() {
+    let new_york = TimeZone::get("America/New_York").unwrap();
+    let calendar = |date: Date| if is_weekend(date) { Vec::new() } else { session(60, (9, 30), (15, 30)) };
+    let zoned = |stamp: &Stamp| stamp.at(stamp.clock(), Some(&new_york)).unwrap();
+    let first = Stamp::with_offset(date(2024, 2, 12).at(0, 0, 0, 0), jiff::tz::Offset::constant(-5));
+    let stamps: Vec<Stamp> = bars(date(2024, 2, 12), 26, calendar)
+        .iter()
+        .map(|stamp| first.at(stamp.clock(), Some(&new_york)).unwrap())
+        .collect();
+    assert_eq!(stamps[0], zoned(&stamps[0]));
+    // Friday, 8 March; the clock goes forward on Sunday.
+    let future = Frequency::infer(&stamps).future(stamps[stamps.len() - 1], Some(&new_york), 7).unwrap();
+    assert_eq!(future[0].clock(), date(2024, 3, 11).at(9, 30, 0, 0));
+    assert_eq!(future[0].offset(), Some(jiff::tz::Offset::constant(-4)));
+    // Of bars by night, the one at 02:30 does not exist on that Sunday.
+    let night =
+        |date: Date| if date.weekday() == Weekday::Saturday { Vec::new() } else { session(60, (0, 30), (5, 30)) };
+    let stamps: Vec<Stamp> = bars(date(2024, 2, 11), 28, night)
+        .iter()
+        .map(|stamp| first.at(stamp.clock(), Some(&new_york)).unwrap())
+        .collect();
+    let future = Frequency::infer(&stamps).future(stamps[stamps.len() - 1], Some(&new_york), 3).unwrap();
+    assert_eq!(future.iter().map(|stamp| stamp.clock().hour()).collect::<Vec<_>>(), [0, 1, 3]);
+}
+
+proptest! {
+    #[test]
+    fn the_future_comes_after_the_past_and_in_order(
+        steps in prop::collection::vec(prop_oneof![5 => Just(300i64), 1 => 1i64..100_000, 1 => Just(66_900)], 2..600),
+        second in 0i64..3_000_000_000,
+    ) {
+        let mut clock = date(1970, 1, 1).at(0, 0, 0, 0).checked_add(SignedDuration::from_secs(second)).unwrap();
+        let stamps: Vec<Stamp> = steps.iter().map(|step| {
+            clock = clock.checked_add(SignedDuration::from_secs(*step)).unwrap();
+            Stamp::civil(clock)
+        }).collect();
+        let future = Frequency::infer(&stamps).future(stamps[stamps.len() - 1], None, 50).unwrap();
+        prop_assert!(future[0].nanoseconds() > stamps[stamps.len() - 1].nanoseconds());
+        prop_assert!(future.is_sorted_by(|a, b| a.nanoseconds() < b.nanoseconds()));
+    }
 }
