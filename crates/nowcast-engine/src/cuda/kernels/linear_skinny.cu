@@ -1,6 +1,6 @@
-// Products of few rows, bound by the memory that delivers the weights: every thread streams one block of two columns.
+// Products of few rows, bound by the memory that delivers the weights: every thread streams one block of one column.
 //
-// Threads are [blocks of the depth, lanes]; the weights a thread needs first are on their way before the rows are
+// Threads are [blocks of the depth, columns]; the weights a thread needs first are on their way before the rows are
 // there. Behind them stand 16 threads for each row that compute its norm meanwhile.
 #include "linear.cuh"
 
@@ -16,10 +16,12 @@ __device__ inline void fetch_ahead(const char* start, i64 bytes) {
 #endif
 }
 
-// AHEAD: weights in flight, in groups of four inputs of two columns.
+// LANES: pairs of columns of a thread block. AHEAD: weights in flight, in groups of four inputs.
 template <int ROWS, int LANES, int AHEAD>
 __device__ __forceinline__ void skinny(const Linear& call) {
     SHARED_MEMORY(memory);
+    // Rows on their way at once; registers are short where blocks are wide.
+    const int TOGETHER = LANES == 8 && ROWS > 4 ? 4 : ROWS;
     // Rows are staged with a gap behind every block, so that neighbouring blocks lie in other banks.
     int blocks = call.padded >> call.depth_shift;
     int block_stride = call.depth + 4;
@@ -32,27 +34,27 @@ __device__ __forceinline__ void skinny(const Linear& call) {
 
     int panel = call.first_panel + blockIdx.x / (HALF_PANEL / LANES);
     int first_lane = (blockIdx.x % (HALF_PANEL / LANES)) * LANES;
-    int workers = blocks * LANES;
-    int lane = threadIdx.x % LANES, block = threadIdx.x / LANES;
+    int workers = blocks * 2 * LANES;
+    int column = threadIdx.x % (2 * LANES), block = threadIdx.x / (2 * LANES);
     bool works = (int)threadIdx.x < workers;
     int groups = call.depth / 4;
     const float4* weight = reinterpret_cast<const float4*>(call.weight) +
-                           ((i64)panel * (call.padded / 4) + (i64)(works ? block : 0) * groups) * PANEL + first_lane + lane;
+                           ((i64)panel * (call.padded / 4) + (i64)(works ? block : 0) * groups) * PANEL + first_lane +
+                           (column < LANES ? column : column - LANES + HALF_PANEL);
 
-    float4 ahead[AHEAD][2];
+    float4 ahead[AHEAD];
     if (works) {
 #pragma unroll
         for (int group = 0; group < AHEAD; group++) {
             if (group >= groups) break;
-            ahead[group][0] = weight[group * PANEL];
-            ahead[group][1] = weight[group * PANEL + HALF_PANEL];
+            ahead[group] = weight[group * PANEL];
         }
     }
     // The first threads finish one pair of columns of one row each.
     int pair_row = threadIdx.x / LANES, pair_lane = threadIdx.x % LANES;
     bool finishes = pair_row < ROWS;
     Addends addends;
-    // Registers are short where blocks are wide: there addends are loaded at the end.
+    // For the same reason addends are loaded at the end there.
     const bool early = LANES == 4;
     if (early && finishes) load_bias(call, panel, first_lane + pair_lane, &addends);
     fetch_ahead(call.next, call.next_bytes);
@@ -63,59 +65,56 @@ __device__ __forceinline__ void skinny(const Linear& call) {
 #pragma unroll
             for (int group = 0; group < AHEAD; group++) {
                 if (group >= groups) break;
-                ahead[group][0] = weight[group * PANEL];
-                ahead[group][1] = weight[group * PANEL + HALF_PANEL];
+                ahead[group] = weight[group * PANEL];
             }
         }
         int rows = live_rows - first < ROWS ? live_rows - first : ROWS;
         for (int input = 4 * threadIdx.x; input < call.padded; input += 4 * blockDim.x) {
             float* place = memory + (input >> call.depth_shift) * block_stride + (input & (call.depth - 1));
-            float4 four[ROWS];
 #pragma unroll
-            for (int row = 0; row < ROWS; row++) {
-                four[row] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                if (row < rows) four[row] = four_inputs(call.input + (i64)(first + row) * call.inputs, input, call.inputs);
+            for (int part = 0; part < ROWS; part += TOGETHER) {
+                float4 four[TOGETHER];
+#pragma unroll
+                for (int row = 0; row < TOGETHER; row++) {
+                    four[row] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                    if (part + row < rows) {
+                        four[row] = four_inputs(call.input + (i64)(first + part + row) * call.inputs, input, call.inputs);
+                    }
+                }
+#pragma unroll
+                for (int row = 0; row < TOGETHER; row++) {
+                    *reinterpret_cast<float4*>(place + (part + row) * row_stride) = four[row];
+                }
             }
-#pragma unroll
-            for (int row = 0; row < ROWS; row++) *reinterpret_cast<float4*>(place + row * row_stride) = four[row];
         }
         if (early && finishes && pair_row < rows) {
             load_residual(call, first + pair_row, panel, first_lane + pair_lane, &addends);
         }
         __syncthreads();
 
-        float low[ROWS], high[ROWS];
+        float chains[ROWS];
 #pragma unroll
-        for (int row = 0; row < ROWS; row++) low[row] = high[row] = 0.0f;
+        for (int row = 0; row < ROWS; row++) chains[row] = 0.0f;
         if (works) {
             const float* values = memory + block * block_stride;
             for (int start = 0; start < groups; start += AHEAD) {
-                float4 now[AHEAD][2];
+                float4 now[AHEAD];
 #pragma unroll
                 for (int group = 0; group < AHEAD; group++) {
-                    now[group][0] = ahead[group][0];
-                    now[group][1] = ahead[group][1];
-                    if (start + AHEAD + group < groups) {
-                        const float4* next = weight + (start + AHEAD + group) * PANEL;
-                        ahead[group][0] = next[0];
-                        ahead[group][1] = next[HALF_PANEL];
-                    }
+                    now[group] = ahead[group];
+                    if (start + AHEAD + group < groups) ahead[group] = weight[(start + AHEAD + group) * PANEL];
                 }
 #pragma unroll
                 for (int group = 0; group < AHEAD; group++) {
                     if (start + group >= groups) break;
-                    float4 a = now[group][0], b = now[group][1];
+                    float4 w = now[group];
 #pragma unroll
                     for (int row = 0; row < ROWS; row++) {
                         float4 x = *reinterpret_cast<const float4*>(values + row * row_stride + 4 * (start + group));
-                        low[row] = fmaf(x.x, a.x, low[row]);
-                        low[row] = fmaf(x.y, a.y, low[row]);
-                        low[row] = fmaf(x.z, a.z, low[row]);
-                        low[row] = fmaf(x.w, a.w, low[row]);
-                        high[row] = fmaf(x.x, b.x, high[row]);
-                        high[row] = fmaf(x.y, b.y, high[row]);
-                        high[row] = fmaf(x.z, b.z, high[row]);
-                        high[row] = fmaf(x.w, b.w, high[row]);
+                        chains[row] = fmaf(x.x, w.x, chains[row]);
+                        chains[row] = fmaf(x.y, w.y, chains[row]);
+                        chains[row] = fmaf(x.z, w.z, chains[row]);
+                        chains[row] = fmaf(x.w, w.w, chains[row]);
                     }
                 }
             }
@@ -137,8 +136,7 @@ __device__ __forceinline__ void skinny(const Linear& call) {
         if (works) {
 #pragma unroll
             for (int row = 0; row < ROWS; row++) {
-                memory[(block * ROWS + row) * 2 * LANES + lane] = low[row];
-                memory[(block * ROWS + row) * 2 * LANES + LANES + lane] = high[row];
+                memory[(block * ROWS + row) * 2 * LANES + column] = chains[row];
             }
         }
         if (call.has_norm && threadIdx.x >= blockDim.x - ROWS) {
@@ -167,21 +165,21 @@ __device__ __forceinline__ void skinny(const Linear& call) {
     }
 }
 
-KERNEL_AHEAD(linear_skinny_1_4, Linear, 256, 2) {
-    skinny<1, 4, 4>(call);
+KERNEL_AHEAD(linear_skinny_1_4, Linear, 512, 1) {
+    skinny<1, 4, 8>(call);
 }
-KERNEL_AHEAD(linear_skinny_4_4, Linear, 256, 1) {
+KERNEL_AHEAD(linear_skinny_4_4, Linear, 512, 1) {
     skinny<4, 4, 8>(call);
 }
-KERNEL_AHEAD(linear_skinny_8_4, Linear, 256, 1) {
+KERNEL_AHEAD(linear_skinny_8_4, Linear, 512, 1) {
     skinny<8, 4, 8>(call);
 }
 KERNEL_AHEAD(linear_skinny_1_8, Linear, 320, 3) {
-    skinny<1, 8, 2>(call);
+    skinny<1, 8, 4>(call);
 }
 KERNEL_AHEAD(linear_skinny_4_8, Linear, 320, 3) {
-    skinny<4, 8, 2>(call);
+    skinny<4, 8, 4>(call);
 }
 KERNEL_AHEAD(linear_skinny_8_8, Linear, 320, 3) {
-    skinny<8, 8, 2>(call);
+    skinny<8, 8, 4>(call);
 }

@@ -33,7 +33,7 @@ const SPLIT_ROWS: usize = 32;
 /// Shared memory of such a tile: four groups' two buffers each of 16 inputs of its rows (with a gap) and columns.
 const SPLIT_BYTES: usize = 4 * 2 * (16 * PANEL + 20 * SPLIT_ROWS) * 4;
 /// Threads that a skinny block may have, by its lanes.
-const MOST_SKINNY_THREADS: [(usize, usize); 2] = [(8, 320), (4, 256)];
+const MOST_SKINNY_THREADS: [(usize, usize); 2] = [(8, 320), (4, 512)];
 
 impl Recorder<'_> {
     pub(super) fn linear(&mut self, op: &Linear) -> Result<()> {
@@ -123,7 +123,7 @@ impl Recorder<'_> {
                 _ => Kernel::LinearSkinny8By8,
             };
             // The norm has threads of its own, sixteen for each row where there is room.
-            let workers = blocks * lanes;
+            let workers = blocks * 2 * lanes;
             let least = workers + if has_norm { 32 } else { 0 };
             let threads = if has_norm { (workers + 16 * tile).min(most_threads).max(least) } else { workers };
             // The first threads finish one pair of columns of one row each.
