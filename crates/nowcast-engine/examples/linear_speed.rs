@@ -7,7 +7,6 @@
 
 use nowcast_engine::cpu::detect::InstructionSet;
 use nowcast_engine::cpu::linear::{Addend, Layout, LinearCall, PackedLinear};
-use nowcast_engine::cpu::memory::prefer_large_pages;
 use nowcast_engine::cpu::pool::ThreadPool;
 use std::hint::black_box;
 use std::time::Instant;
@@ -66,7 +65,6 @@ fn apply(linear: &PackedLinear, rows: usize, input: &[f32], output: &mut [f32], 
 fn read_bandwidth(pool: &ThreadPool) -> f64 {
     const PARTS: usize = 12;
     let mut values = vec![0.0f32; (PARTS * 10) << 20];
-    prefer_large_pages(&mut values);
     values.fill(1.0);
     let size = values.len() / PARTS;
     let seconds = best(pool, 6, PARTS, |part| {
@@ -178,8 +176,6 @@ fn main() {
     {
         let layer = linear(inputs, outputs, &pool);
         let (mut input, mut output) = (vec![0.0; rows * inputs], vec![0.0; rows * outputs]);
-        prefer_large_pages(&mut input);
-        prefer_large_pages(&mut output);
         input.fill(0.5);
         let peak = peak(&pool);
         let seconds = best(&pool, 8, 1, |_| apply(&layer, rows, &input, &mut output, &pool));

@@ -49,6 +49,7 @@ fn several() -> Vec<Candles> {
 fn options(horizon: usize) -> CandleOptions {
     let mut options = CandleOptions::new(horizon);
     options.max_context = Some(64);
+    options.context = Some(100);
     options.samples = Some(9);
     options.seed = 11;
     options
@@ -141,6 +142,16 @@ fn a_horizon_as_long_as_the_window_leaves_no_context_to_decode_with() {
     }
     let error = forecaster(1).forecast(&[market("a", 3)], &options(65)).unwrap_err().to_string();
     assert!(error.contains("65") && error.contains("64"), "{error}");
+}
+
+#[test]
+fn the_context_leaves_room_for_the_horizon_unless_someone_asks_for_more() {
+    let forecaster = forecaster(1);
+    let options = |horizon| changed(&options(horizon), |options| options.context = None);
+    for (horizon, expected) in [(1, 63), (24, 40), (40, 32), (64, 32)] {
+        assert_eq!(forecaster.context(&options(horizon)), expected);
+    }
+    assert_eq!(forecaster.context(&changed(&options(24), |options| options.context = Some(500))), 500);
 }
 
 #[test]

@@ -1,50 +1,41 @@
 //! The memory of a plan on the CPU, lent out tensor by tensor with its borrows checked.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
-use std::ptr::NonNull;
+use std::marker::PhantomData;
 
+use super::memory::Pages;
 use crate::error::{Error, Result};
 use crate::extent::Live;
 use crate::plan::{Element, Plan, Tensor};
 
-const ALIGNMENT: usize = 64;
-
-/// One zeroed allocation for a whole plan.
+/// One zeroed block of memory for a whole plan.
 #[derive(Debug)]
 pub(super) struct Arena {
-    memory: NonNull<u8>,
-    layout: Layout,
+    pages: Pages,
 }
-
-// SAFETY: the arena owns its memory; it is only reached through `Access`, which borrows it.
-unsafe impl Send for Arena {}
 
 impl Arena {
     pub(super) fn new(bytes: usize) -> Result<Self> {
-        let error = Error::Memory { bytes, what: "the plan" };
-        let Ok(layout) = Layout::from_size_align(bytes.max(ALIGNMENT), ALIGNMENT) else { return Err(error) };
-        // SAFETY: the layout is not empty.
-        let memory = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(error)?;
-        Ok(Self { memory, layout })
+        let pages = Pages::zeroed(bytes).map_err(|_| Error::Memory { bytes, what: "the plan" })?;
+        Ok(Self { pages })
     }
 
     /// Fills the arena with NaN, so that reading what nobody wrote shows.
     pub(super) fn poison(&mut self) {
-        // SAFETY: the whole allocation is ours; all bits set is a valid f32, f64 (NaN) and i32.
-        unsafe { self.memory.as_ptr().write_bytes(0xff, self.layout.size()) };
+        self.pages.values_mut().fill(f32::from_bits(u32::MAX));
     }
 
     /// Lends tensors of one operation.
     pub(super) fn access<'a>(&'a mut self, plan: &'a Plan, live: Live) -> Access<'a> {
-        Access { arena: self, plan, live, borrows: Cell::new([(0, 0, false); MOST_BORROWS]), count: Cell::new(0) }
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout.
-        unsafe { dealloc(self.memory.as_ptr(), self.layout) };
+        Access {
+            bytes: self.pages.len(),
+            memory: self.pages.as_mut_ptr(),
+            arena: PhantomData,
+            plan,
+            live,
+            borrows: Cell::new([(0, 0, false); MOST_BORROWS]),
+            count: Cell::new(0),
+        }
     }
 }
 
@@ -53,7 +44,10 @@ const MOST_BORROWS: usize = 12;
 
 /// The tensors of one operation: any number of readers, or one writer, for every byte.
 pub(super) struct Access<'a> {
-    arena: &'a mut Arena,
+    memory: *mut u8,
+    bytes: usize,
+    /// Nobody else reaches the arena meanwhile.
+    arena: PhantomData<&'a mut Arena>,
     plan: &'a Plan,
     live: Live,
     borrows: Cell<[(usize, usize, bool); MOST_BORROWS]>,
@@ -96,7 +90,7 @@ impl Access<'_> {
     pub(super) fn read<T: Plain>(&self, tensor: Tensor) -> &[T] {
         let (start, length) = self.borrow::<T>(tensor, false);
         // SAFETY: inside the arena, aligned, any bits are valid, and `borrow` saw to it that no writer overlaps.
-        unsafe { std::slice::from_raw_parts(self.arena.memory.as_ptr().add(start).cast(), length) }
+        unsafe { std::slice::from_raw_parts(self.memory.add(start).cast(), length) }
     }
 
     /// The live rows, to write.
@@ -104,7 +98,7 @@ impl Access<'_> {
     pub(super) fn write<T: Plain>(&self, tensor: Tensor) -> &mut [T] {
         let (start, length) = self.borrow::<T>(tensor, true);
         // SAFETY: as `read`; `borrow` saw to it that nothing else overlaps.
-        unsafe { std::slice::from_raw_parts_mut(self.arena.memory.as_ptr().add(start).cast(), length) }
+        unsafe { std::slice::from_raw_parts_mut(self.memory.add(start).cast(), length) }
     }
 
     fn borrow<T: Plain>(&self, tensor: Tensor, mutable: bool) -> (usize, usize) {
@@ -112,7 +106,7 @@ impl Access<'_> {
         let length = self.rows(tensor) * tensor.width;
         let start = self.plan.offset(tensor);
         let end = start + length * T::ELEMENT.bytes();
-        assert!(end <= start + self.plan.tensor_bytes(tensor) && end <= self.arena.layout.size());
+        assert!(end <= start + self.plan.tensor_bytes(tensor) && end <= self.bytes);
         let (mut borrows, count) = (self.borrows.get(), self.count.get());
         let clash = borrows[..count].iter().any(|&(s, e, m)| (m || mutable) && start < e && s < end);
         assert!(!clash, "an operation's tensors overlap");

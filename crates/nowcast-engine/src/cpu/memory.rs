@@ -1,33 +1,88 @@
-//! Large pages for memory that is read as a stream.
+//! Whole pages of zeroed memory, which go back to the system the moment they are dropped.
+//!
+//! A heap keeps what is freed in its middle: weights and plans that come and go would leave the process as large as it
+//! ever was.
 
-/// Asks the system to back the values with large pages; call it before they are first written.
-///
-/// A stream of weights crosses a page every 4 KiB, and each crossing may cost a walk through the page tables, twice
-/// over in a virtual machine; with pages of 2 MiB few rows ran half as fast again there. Where the system has no such
-/// pages nothing happens.
-pub fn prefer_large_pages(values: &mut [f32]) {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    {
-        const PAGE: usize = 4096;
-        // Whole pages outwards, so that the ranges of neighbouring allocations meet.
-        let start = values.as_ptr() as usize / PAGE * PAGE;
-        let end = (values.as_ptr_range().end as usize).next_multiple_of(PAGE);
-        // SAFETY: this advice changes no contents, and a failure changes nothing.
-        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
+use std::alloc::{Layout, handle_alloc_error};
+use std::io;
+
+use memmap2::MmapMut;
+
+/// Zeroed memory of its own, aligned to a page.
+#[derive(Debug)]
+pub(crate) struct Pages(MmapMut);
+
+impl Pages {
+    /// Reserves memory; the system provides it when it is first written.
+    pub(crate) fn zeroed(bytes: usize) -> io::Result<Self> {
+        MmapMut::map_anon(bytes.max(1)).map(Self)
     }
-    #[cfg(any(not(target_os = "linux"), miri))]
-    let _ = values;
+
+    /// Reserves memory for values that are read as a stream, or ends the process as any allocation would.
+    ///
+    /// A stream of weights crosses a page every 4 KiB, and each crossing may cost a walk through the page tables, twice
+    /// over in a virtual machine; with pages of 2 MiB few rows ran half as fast again there. Where the system has no
+    /// such pages nothing happens.
+    pub(crate) fn streamed(values: usize) -> Self {
+        let bytes = values.saturating_mul(size_of::<f32>());
+        let pages = Self::zeroed(bytes)
+            .unwrap_or_else(|_| handle_alloc_error(Layout::array::<f32>(values).unwrap_or(Layout::new::<f32>())));
+        #[cfg(target_os = "linux")]
+        // Advice only: a failure changes nothing.
+        let _ = pages.0.advise(memmap2::Advice::HugePage);
+        pages
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr()
+    }
+
+    pub(crate) fn values(&self) -> &[f32] {
+        // SAFETY: pages are aligned for any value, every bit pattern is an f32, and the length is rounded down.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() / size_of::<f32>()) }
+    }
+
+    pub(crate) fn values_mut(&mut self) -> &mut [f32] {
+        // SAFETY: as above, and the borrow is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() / size_of::<f32>()) }
+    }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
 
     #[test]
-    fn contents_stay() {
-        let mut values: Vec<f32> = (0..3_000_000).map(|index| index as f32).collect();
-        prefer_large_pages(&mut values[5..2_999_000]);
-        prefer_large_pages(&mut []);
-        assert!(values.iter().enumerate().all(|(index, value)| *value == index as f32));
+    fn memory_is_zero_and_keeps_what_is_written() {
+        let mut pages = Pages::streamed(3_000_000);
+        assert!(pages.values().len() >= 3_000_000 && pages.values().iter().all(|value| *value == 0.0));
+        pages.values_mut().iter_mut().enumerate().for_each(|(index, value)| *value = index as f32);
+        assert!(pages.values().iter().enumerate().all(|(index, value)| *value == index as f32));
+        assert!(Pages::zeroed(0).is_ok());
+        assert!(Pages::zeroed(usize::MAX / 2).is_err());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn memory_goes_back_at_once() {
+        let resident = || -> usize {
+            let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+            text.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
+        };
+        let blocks: Vec<Pages> = (0..8)
+            .map(|_| {
+                let mut pages = Pages::streamed(4 << 20);
+                pages.values_mut().fill(1.0);
+                pages
+            })
+            .collect();
+        let full = resident();
+        drop(blocks);
+        // Other tests run meanwhile, but none of them needs half of it.
+        assert!(resident() + (64 << 20) < full);
     }
 }

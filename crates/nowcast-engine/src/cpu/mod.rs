@@ -11,7 +11,7 @@ mod elementwise;
 mod executor;
 pub mod linear;
 mod math;
-pub mod memory;
+mod memory;
 pub mod mixture;
 pub mod pool;
 mod rotate;

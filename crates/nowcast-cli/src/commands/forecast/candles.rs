@@ -103,7 +103,7 @@ fn question(
     forecaster: &CandleForecaster,
     mode: ModeName,
 ) -> Question {
-    let context = options.context.unwrap_or(forecaster.default_context());
+    let context = forecaster.context(options);
     let longest = candles.iter().map(Candles::len).max().unwrap_or(0);
     let point = arguments.point.unwrap_or(Aggregation::Mean);
     let run = &arguments.model.run;

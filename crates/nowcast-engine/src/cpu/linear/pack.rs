@@ -4,12 +4,12 @@
 //! gap, so one forecast reads the weights as one stream. The last panel is filled up with zeros.
 
 use super::PANEL;
-use crate::cpu::memory::prefer_large_pages;
+use crate::cpu::memory::Pages;
 use crate::cpu::pool::ThreadPool;
 use std::sync::{Mutex, PoisonError};
 
-/// Alignment of a panel in values: one cache line.
-const ALIGNMENT: usize = 16;
+/// Values in a cache line.
+const LINE: usize = 16;
 
 /// Which half of the weight rows is the gate of a gated layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +57,7 @@ pub struct PackedLinear {
     inputs: usize,
     layout: Layout,
     /// The panels, from `start` on.
-    weights: Vec<f32>,
-    /// Where the first aligned value lies.
-    start: usize,
+    weights: Pages,
     /// The bias in the order of the panels' columns.
     bias: Option<Vec<f32>>,
 }
@@ -84,14 +82,12 @@ impl PackedLinear {
         let rows = outputs * (PANEL / layout.panel_outputs());
         assert!(bias.is_none_or(|bias| bias.len() == rows), "the bias needs one value per weight row ({rows})");
         let panels = outputs.div_ceil(layout.panel_outputs());
-        // Zeroed memory comes from the system untouched, so the packing threads are the first to write it.
-        let mut weights = vec![0.0; panels * inputs * PANEL + ALIGNMENT - 1];
-        prefer_large_pages(&mut weights);
-        let start = weights.as_ptr().align_offset(ALIGNMENT * size_of::<f32>()).min(ALIGNMENT - 1);
-        let work = Mutex::new(weights[start..].chunks_exact_mut(inputs * PANEL).take(panels).enumerate());
+        // The packing threads are the first to write these pages.
+        let mut weights = Pages::streamed(panels * inputs * PANEL);
+        let work = Mutex::new(weights.values_mut().chunks_exact_mut(inputs * PANEL).take(panels).enumerate());
         pool.run(|_| {
             // A line more than a row: columns at a distance of a power of two would share few cache sets.
-            let stride = inputs + ALIGNMENT;
+            let stride = inputs + LINE;
             let mut columns = vec![0.0; PANEL * stride];
             loop {
                 let next = work.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -111,7 +107,7 @@ impl PackedLinear {
         });
         let columns = (0..panels * PANEL).map(|index| layout.weight_row(index / PANEL, index % PANEL, outputs));
         let bias = bias.map(|bias| columns.map(|row| row.map_or(0.0, |row| bias[row])).collect());
-        Self { outputs, inputs, layout, weights, start, bias }
+        Self { outputs, inputs, layout, weights, bias }
     }
 
     /// Outputs per row: half the weight rows for [`Layout::Gated`].
@@ -131,13 +127,13 @@ impl PackedLinear {
 
     /// Memory held, in bytes.
     pub fn bytes(&self) -> usize {
-        (self.weights.len() + self.bias.as_ref().map_or(0, Vec::len)) * size_of::<f32>()
+        self.weights.len() + self.bias.as_ref().map_or(0, Vec::len) * size_of::<f32>()
     }
 
     /// The panels in order, each `[inputs, 32]`.
     pub(super) fn panels(&self, panels: std::ops::Range<usize>) -> &[f32] {
         let size = self.inputs * PANEL;
-        &self.weights[self.start..][panels.start * size..panels.end * size]
+        &self.weights.values()[panels.start * size..panels.end * size]
     }
 
     /// The bias of a panel's columns.
@@ -190,6 +186,6 @@ mod tests {
     fn bytes_count_everything_held() {
         let pool = ThreadPool::new(1);
         let linear = PackedLinear::pack(Layout::Plain, 33, 5, |_, values| values.fill(1.0), Some(&[0.5; 33]), &pool);
-        assert_eq!(linear.bytes(), 4 * (2 * 32 * 5 + 15 + 64));
+        assert_eq!(linear.bytes(), 4 * (2 * 32 * 5 + 64));
     }
 }

@@ -125,9 +125,11 @@ impl CandleForecaster {
         self.predictor.default_max_context()
     }
 
-    /// Past candles looked at when [`CandleOptions::context`] is `None`.
-    pub fn default_context(&self) -> usize {
-        self.max_context()
+    /// Past candles looked at: those asked for, else as many as leave the window room for the horizon, but at least half
+    /// of the window.
+    pub fn context(&self, options: &CandleOptions) -> usize {
+        let window = options.max_context.unwrap_or(self.max_context());
+        options.context.unwrap_or(window.saturating_sub(options.horizon).max(window / 2))
     }
 
     /// Bytes of the plan that would serve one market of `context` candles.
@@ -170,7 +172,7 @@ impl CandleForecaster {
     ) -> Result<Vec<Forecast>> {
         let window = self.window(options)?;
         let results = memory::check_results(Self::path_bytes(markets.len(), options), options.memory_limit)?;
-        let context = options.context.unwrap_or(window);
+        let context = self.context(options);
         let mut groups: BTreeMap<usize, Vec<(usize, Prepared)>> = BTreeMap::new();
         for (index, market) in markets.iter().enumerate() {
             let prepared = prepare(market, context, options.horizon, options.clip as f32)?;

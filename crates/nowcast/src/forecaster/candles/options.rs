@@ -24,7 +24,8 @@ const MOST_SAMPLES: usize = 1 << 24;
 pub struct CandleOptions {
     /// Candles to forecast.
     pub horizon: usize,
-    /// Greatest number of past candles to look at (and to normalise by); `None` takes as many as the window holds.
+    /// Greatest number of past candles to look at (and to normalise by); `None` takes as many as leave the window room
+    /// for the horizon, so that it does not slide, but at least half of the window.
     pub context: Option<usize>,
     /// Tokens in the model's window, `max_context` of the reference; `None` takes what suits the model.
     pub max_context: Option<usize>,
@@ -113,8 +114,8 @@ impl CandleOptions {
     }
 }
 
-/// Far above any published model; every token of the window may be a row of the plan.
-const MOST_CONTEXT: usize = 65_536;
+/// Twice the longest of the published models; every step of a sliding window is a part of the plan.
+const MOST_CONTEXT: usize = 4096;
 
 #[cfg(test)]
 mod tests {
