@@ -2,6 +2,7 @@
 
 mod arguments;
 mod commands;
+mod device;
 mod heap;
 mod message;
 mod model;

@@ -1,26 +1,18 @@
 //! From the model flags to a forecaster.
 
-use std::sync::Arc;
-
 use nowcast::checkpoint::{HubOptions, ModelSource};
-use nowcast::device::{CpuDevice, Device};
 use nowcast::family::{self, Located};
 use nowcast::kronos::{self, KronosSource};
 use nowcast::{CandleForecaster, Error, Forecaster, Result, toto};
 
 use crate::arguments::{CandleArguments, DtypeName, ModeName, RunArguments};
+use crate::device;
 use crate::progress::Progress;
-
-/// Most threads that make sense on any machine of today.
-const MOST_THREADS: usize = 1024;
 
 /// Finds the model's files, and downloads them where they are not there yet.
 pub(crate) fn locate(model: &str, run: &RunArguments) -> Result<Located> {
-    check_device(&run.device)?;
+    device::check(&run.device, run.threads)?;
     let DtypeName::F32 = run.dtype;
-    if let Some(threads) = run.threads.filter(|&threads| threads == 0 || threads > MOST_THREADS) {
-        return Err(Error::Setting(format!("{threads} threads: choose 1 to {MOST_THREADS}")));
-    }
     let mut hub = HubOptions::from_environment();
     hub.offline |= run.offline;
     hub.revision = run.revision.clone().or(hub.revision);
@@ -32,20 +24,16 @@ pub(crate) fn locate(model: &str, run: &RunArguments) -> Result<Located> {
 
 /// Loads a Toto model.
 pub(crate) fn load_series(source: &ModelSource, run: &RunArguments) -> Result<(Forecaster, ModeName)> {
-    let mode = chosen_mode(run)?;
+    let (device, mode) = device::open(&run.device, run.threads, chosen_mode(run)?, false)?;
     let options = toto::LoadOptions { eager: mode == ModeName::Eager, variate_labels: run.variate_labels };
-    Ok((Forecaster::load_with(source, device(run), options)?, mode))
+    Ok((Forecaster::load_with(source, device, options)?, mode))
 }
 
 /// Loads a Kronos model.
 pub(crate) fn load_candles(source: &KronosSource, run: &RunArguments) -> Result<(CandleForecaster, ModeName)> {
-    let mode = chosen_mode(run)?;
+    let (device, mode) = device::open(&run.device, run.threads, chosen_mode(run)?, false)?;
     let options = kronos::LoadOptions { eager: mode == ModeName::Eager };
-    Ok((CandleForecaster::load_with(source, device(run), options)?, mode))
-}
-
-fn device(run: &RunArguments) -> Arc<dyn Device> {
-    Arc::new(CpuDevice::new(run.threads))
+    Ok((CandleForecaster::load_with(source, device, options)?, mode))
 }
 
 /// Refuses what only Kronos knows, for a Toto model.
@@ -71,33 +59,24 @@ fn refuse(given: &[&str], model: &str, family: &str, other: &str) -> Result<()> 
     )))
 }
 
-fn check_device(device: &str) -> Result<()> {
-    match device {
-        "auto" | "cpu" => Ok(()),
-        _ if device == "cuda" || device.starts_with("cuda:") => {
-            Err(Error::Setting(format!("--device {device}: this version has no CUDA device yet; use --device cpu")))
-        }
-        _ => Err(Error::Setting(format!("--device {device}: choose auto, cpu or cuda[:N]"))),
-    }
-}
-
-fn chosen_mode(run: &RunArguments) -> Result<ModeName> {
+fn chosen_mode(run: &RunArguments) -> Result<Option<ModeName>> {
     mode(run.mode, |name| std::env::var(name).ok())
 }
 
-/// The flag, else the variables of the old scripts, else `default`.
-fn mode(flag: Option<ModeName>, variable: impl Fn(&str) -> Option<String>) -> Result<ModeName> {
-    if let Some(mode) = flag {
-        return Ok(mode);
+/// The flag, else the variables of the old scripts, else what the device prefers.
+fn mode(flag: Option<ModeName>, variable: impl Fn(&str) -> Option<String>) -> Result<Option<ModeName>> {
+    if flag.is_some() {
+        return Ok(flag);
     }
     if switch("TOTO_DISABLE_COMPILE", &variable)? == Some(true) || switch("TOTO_COMPILE", &variable)? == Some(false) {
-        return Ok(ModeName::Eager);
+        return Ok(Some(ModeName::Eager));
     }
     match variable("TOTO_COMPILE_MODE").as_deref() {
-        None | Some("" | "default") => Ok(ModeName::Default),
-        Some("eager") => Ok(ModeName::Eager),
-        Some("reduce-overhead") => Ok(ModeName::ReduceOverhead),
-        Some("max-autotune" | "max-autotune-no-cudagraphs") => Ok(ModeName::MaxAutotune),
+        None | Some("") => Ok(None),
+        Some("default") => Ok(Some(ModeName::Default)),
+        Some("eager") => Ok(Some(ModeName::Eager)),
+        Some("reduce-overhead") => Ok(Some(ModeName::ReduceOverhead)),
+        Some("max-autotune" | "max-autotune-no-cudagraphs") => Ok(Some(ModeName::MaxAutotune)),
         Some(other) => Err(Error::Setting(format!(
             "TOTO_COMPILE_MODE is {other:?}: choose eager, default, reduce-overhead or max-autotune"
         ))),
@@ -118,19 +97,19 @@ fn switch(name: &str, variable: &impl Fn(&str) -> Option<String>) -> Result<Opti
 mod tests {
     use super::*;
 
-    fn with(variables: &[(&str, &str)], flag: Option<ModeName>) -> Result<ModeName> {
+    fn with(variables: &[(&str, &str)], flag: Option<ModeName>) -> Result<Option<ModeName>> {
         mode(flag, |name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_string()))
     }
 
     #[test]
     fn the_variables_of_old_scripts_choose_the_mode_and_flags_win() {
-        assert_eq!(with(&[], None).unwrap(), ModeName::Default);
-        assert_eq!(with(&[("TOTO_COMPILE", "0")], None).unwrap(), ModeName::Eager);
-        assert_eq!(with(&[("TOTO_COMPILE", "1")], None).unwrap(), ModeName::Default);
-        assert_eq!(with(&[("TOTO_DISABLE_COMPILE", "1")], None).unwrap(), ModeName::Eager);
-        assert_eq!(with(&[("TOTO_COMPILE_MODE", "max-autotune")], None).unwrap(), ModeName::MaxAutotune);
+        assert_eq!(with(&[], None).unwrap(), None);
+        assert_eq!(with(&[("TOTO_COMPILE", "0")], None).unwrap(), Some(ModeName::Eager));
+        assert_eq!(with(&[("TOTO_COMPILE", "1")], None).unwrap(), None);
+        assert_eq!(with(&[("TOTO_DISABLE_COMPILE", "1")], None).unwrap(), Some(ModeName::Eager));
+        assert_eq!(with(&[("TOTO_COMPILE_MODE", "max-autotune")], None).unwrap(), Some(ModeName::MaxAutotune));
         let disabled = [("TOTO_DISABLE_COMPILE", "1")];
-        assert_eq!(with(&disabled, Some(ModeName::ReduceOverhead)).unwrap(), ModeName::ReduceOverhead);
+        assert_eq!(with(&disabled, Some(ModeName::ReduceOverhead)).unwrap(), Some(ModeName::ReduceOverhead));
         assert!(with(&[("TOTO_COMPILE_MODE", "fastest")], None).is_err());
         assert!(with(&[("TOTO_COMPILE", "off")], None).is_err());
     }
@@ -142,12 +121,5 @@ mod tests {
             refuse(&["--top-k", "--repair"], "nano", "Toto", "Kronos").unwrap_err().to_string(),
             "--top-k, --repair: only Kronos models know them, and nano is a Toto model; leave them out or choose another --model"
         );
-    }
-
-    #[test]
-    fn devices_that_are_not_there_are_named() {
-        assert!(check_device("cpu").is_ok());
-        assert!(check_device("cuda:1").unwrap_err().to_string().contains("CUDA"));
-        assert!(check_device("tpu").unwrap_err().to_string().contains("choose"));
     }
 }

@@ -45,6 +45,19 @@ pub struct Launch {
     pub token_sampling: TokenSampling,
 }
 
+/// What a device did for an executable since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Graphs recorded.
+    pub graphs_captured: u64,
+    /// Graphs launched.
+    pub graphs_replayed: u64,
+    /// Kernels launched one by one or into a recording.
+    pub kernels_launched: u64,
+    /// Times the host waited for the device otherwise than at the end of a decode.
+    pub host_syncs: u64,
+}
+
 /// A plan with its memory, ready to run any number of times.
 pub trait Executable: Send {
     /// The plan.
@@ -62,6 +75,11 @@ pub trait Executable: Send {
     /// The device failed; the message names the operation.
     fn run(&mut self, section: Section, launch: &Launch) -> Result<()>;
 
-    /// Copies the leading rows of an f32 or f64 output.
+    /// Copies the leading rows of a tensor that the plan keeps.
     fn read(&mut self, tensor: Tensor, values: &mut [f64]);
+
+    /// What the device did so far; nothing to tell where operations run on this processor.
+    fn activity(&self) -> Activity {
+        Activity::default()
+    }
 }

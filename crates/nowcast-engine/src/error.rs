@@ -7,6 +7,9 @@ pub enum Error {
     /// A plan's sizes do not fit the machine's address space.
     #[error("the plan needs more memory than the machine can address")]
     Overflow,
+    /// The device is missing or failed.
+    #[error("{0}")]
+    Device(String),
     /// The device could not reserve memory.
     #[error("cannot reserve {bytes} bytes for {what}")]
     Memory {

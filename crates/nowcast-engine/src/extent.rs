@@ -70,6 +70,16 @@ impl Rows {
         }
     }
 
+    /// Fixed factor, whether items and samples count, and the prepended tokens where the context counts.
+    pub(crate) const fn parts(self) -> (usize, bool, bool, Option<usize>) {
+        (self.fixed, self.batch, self.samples, self.context)
+    }
+
+    /// Whether the number depends on the live samples.
+    pub(crate) const fn counts_samples(self) -> bool {
+        self.samples
+    }
+
     /// How many rows are live.
     pub const fn count(self, live: Live) -> usize {
         let batch = if self.batch { live.batch } else { 1 };

@@ -12,9 +12,10 @@
 //! | [`rotary`], [`scaler`] | position tables, running statistics |
 //! | [`random`], [`student_t`] | counter-based numbers, exact mixtures |
 //! | [`token_sampling`] | temperature, top-k and top-p |
-//! | [`cpu`] | the CPU device |
+//! | [`cpu`], [`cuda`] | the devices |
 
 pub mod cpu;
+pub mod cuda;
 pub mod device;
 mod elementary;
 pub mod error;

@@ -62,6 +62,8 @@ pub struct Plan {
     offsets: Vec<usize>,
     sizes: Vec<usize>,
     bytes: usize,
+    inputs: Vec<Tensor>,
+    kept: Vec<Tensor>,
 }
 
 impl Plan {
@@ -81,6 +83,16 @@ impl Plan {
             Section::Prefill => &self.operations[..self.prefill],
             Section::Decode => &self.operations[self.prefill..],
         }
+    }
+
+    /// Tensors the host writes before a run.
+    pub fn inputs(&self) -> &[Tensor] {
+        &self.inputs
+    }
+
+    /// Tensors the host may read after a run.
+    pub fn kept(&self) -> &[Tensor] {
+        &self.kept
     }
 
     /// Byte offset of a tensor in the arena.

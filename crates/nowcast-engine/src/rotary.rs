@@ -36,6 +36,12 @@ impl Rotary {
         f64::from(((2 * pair) as f32 + (0.4 * width) as f32) / (1.4 * width) as f32)
     }
 
+    /// What a table is made of: the frequency of every pair, then the xPos base of every component.
+    pub(crate) fn constants(&self) -> impl Iterator<Item = f64> {
+        let frequencies = (0..self.head_dim / 2).map(|pair| self.frequency(pair));
+        frequencies.chain((0..self.head_dim).map(|component| self.decay(component)))
+    }
+
     /// Rows of the table, `4 head_dim` values each, of the positions from `first` on: query cosine, query sine, key
     /// cosine, key sine.
     ///

@@ -1,4 +1,5 @@
 //! Where models run: the engine's devices, by the names users need.
 
 pub use nowcast_engine::cpu::CpuDevice;
+pub use nowcast_engine::cuda::CudaDevice;
 pub use nowcast_engine::device::Device;

@@ -1,9 +1,11 @@
 //! The goldens decide; and a golden with one changed digit is noticed.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nowcast::ModelFamily;
-use nowcast::golden::verify;
+use nowcast::device::CudaDevice;
+use nowcast::golden::{verify, verify_on};
 
 fn goldens() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens")
@@ -27,6 +29,19 @@ fn every_case_passes(family: ModelFamily, eager: bool, cases: usize) {
         assert!(case.pass, "{}: {:?} {failed:?}", case.case, case.failure);
     }
     assert_eq!((report.passed, report.failed), (cases, 0));
+}
+
+/// The CUDA kernels, compiled for this processor: the same arithmetic, the same checks. This case draws no samples,
+/// which would take minutes; labels, exogenous variates, groups and several decode steps are there.
+#[test]
+fn a_toto_case_passes_on_emulated_cuda_kernels() {
+    let device = match CudaDevice::emulated() {
+        Ok(device) => Arc::new(device.with_poisoned_memory()),
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    let report = verify_on(device, &goldens().join("toto-exogenous"), None, false, &mut |_, _| ()).unwrap();
+    let failed: Vec<_> = report.cases[0].checks.iter().filter(|check| !check.pass).collect();
+    assert!(report.cases[0].pass, "{:?} {failed:?}", report.cases[0].failure);
 }
 
 /// Copies a folder and everything below it.

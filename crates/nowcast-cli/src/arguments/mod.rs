@@ -277,6 +277,9 @@ pub(crate) struct VerifyArguments {
     /// Only cases of these models
     #[arg(long, value_enum)]
     pub(crate) family: Option<FamilyName>,
+    /// Where to run
+    #[arg(long, default_value = "cpu", value_name = "auto|cpu|cuda[:N]")]
+    pub(crate) device: String,
     /// Verify this mode
     #[arg(long, value_enum, default_value_t = ModeName::Default)]
     pub(crate) mode: ModeName,

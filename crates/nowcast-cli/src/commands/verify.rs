@@ -8,6 +8,7 @@ use nowcast::{ModelFamily, Result};
 
 use super::{print, print_json};
 use crate::arguments::{FamilyName, ModeName, VerifyArguments};
+use crate::device;
 use crate::progress::Progress;
 
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<ExitCode> {
@@ -16,8 +17,12 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<ExitCode> {
         FamilyName::Kronos => ModelFamily::Kronos,
     });
     let eager = arguments.mode == ModeName::Eager;
+    // Memory is poisoned, so that reading what nobody wrote shows.
+    let (device, _) = device::open(&arguments.device, None, Some(arguments.mode), true)?;
     let mut progress = Progress::new("verifying");
-    let report = golden::verify(&arguments.goldens, family, eager, &mut |done, total| progress.update(done, total))?;
+    let report = golden::verify_on(device, &arguments.goldens, family, eager, &mut |done, total| {
+        progress.update(done, total);
+    })?;
     drop(progress);
     if arguments.json {
         print_json(&report)?;

@@ -33,12 +33,15 @@ pub struct PlanBuilder {
     operations: Vec<Operation>,
     prefill: Option<usize>,
     entries: Vec<Entry>,
+    inputs: Vec<Tensor>,
+    kept: Vec<Tensor>,
 }
 
 impl PlanBuilder {
     /// Starts with the prefill section. Without `fused`, residual sums and gates are operations of their own.
     pub fn new(capacity: Live, fused: bool) -> Self {
-        Self { capacity, fused, operations: Vec::new(), prefill: None, entries: Vec::new() }
+        let (inputs, kept) = (Vec::new(), Vec::new());
+        Self { capacity, fused, operations: Vec::new(), prefill: None, entries: Vec::new(), inputs, kept }
     }
 
     /// Greatest extents of the plan.
@@ -70,12 +73,14 @@ impl PlanBuilder {
     pub fn input(&mut self, element: Element, rows: Rows, width: usize) -> Tensor {
         let tensor = self.tensor_of(element, rows, width);
         self.entries[tensor.index].first = 0;
+        self.inputs.push(tensor);
         tensor
     }
 
     /// Keeps a tensor to the end, for the host to read.
     pub fn keep(&mut self, tensor: Tensor) {
         self.entries[tensor.index].last = usize::MAX;
+        self.kept.push(tensor);
     }
 
     /// Records one operation.
@@ -188,6 +193,8 @@ impl PlanBuilder {
             offsets,
             sizes: lifetimes.iter().map(|lifetime| lifetime.bytes).collect(),
             bytes,
+            inputs: self.inputs,
+            kept: self.kept,
         })
     }
 }

@@ -16,6 +16,8 @@ pub mod memory;
 pub(crate) mod plans;
 mod series;
 
+use nowcast_engine::device::Activity;
+
 pub use budget::MemoryBudget;
 pub(crate) use candles::prepare as prepare_candles;
 pub use candles::{CandleForecaster, CandleOptions, DEFAULT_PATHS};
@@ -40,4 +42,13 @@ pub struct Counters {
     pub operations_run: u64,
     /// Bytes of the largest plan.
     pub planned_bytes: usize,
+}
+
+impl Counters {
+    /// What a device did between two looks at it.
+    fn add(&mut self, before: Activity, after: Activity) {
+        self.graphs_captured += after.graphs_captured - before.graphs_captured;
+        self.graphs_replayed += after.graphs_replayed - before.graphs_replayed;
+        self.host_syncs += after.host_syncs - before.host_syncs;
+    }
 }

@@ -10,7 +10,10 @@ mod kronos;
 mod toto;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use nowcast_engine::cpu::CpuDevice;
+use nowcast_engine::device::Device;
 use serde::Serialize;
 
 use crate::family::ModelFamily;
@@ -65,7 +68,13 @@ impl Check {
     }
 }
 
-/// Runs every case below `folder`; `eager` compares the unfused, unfolded mode. `progress` hears `(done, total)`.
+/// Where and how the cases run.
+struct Setting {
+    device: Arc<dyn Device>,
+    eager: bool,
+}
+
+/// Runs every case below `folder` on the CPU, its memory poisoned. See [`verify_on`].
 ///
 /// # Errors
 /// The folder cannot be read or holds no case.
@@ -75,6 +84,21 @@ pub fn verify(
     eager: bool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Report> {
+    verify_on(Arc::new(CpuDevice::new(None).with_poisoned_memory()), folder, family, eager, progress)
+}
+
+/// Runs every case below `folder`; `eager` compares the unfused, unfolded mode. `progress` hears `(done, total)`.
+///
+/// # Errors
+/// The folder cannot be read or holds no case.
+pub fn verify_on(
+    device: Arc<dyn Device>,
+    folder: &Path,
+    family: Option<ModelFamily>,
+    eager: bool,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Report> {
+    let setting = Setting { device, eager };
     // The name of a case is that of its folder, which `.` does not tell.
     let folder = &std::fs::canonicalize(folder).map_err(|error| Error::file(folder, error))?;
     let folders = cases(folder)?;
@@ -88,8 +112,8 @@ pub fn verify(
                 continue;
             }
             of_case if family.is_some() && of_case != family => continue,
-            None | Some(ModelFamily::Toto) => toto::verify(case, eager),
-            Some(ModelFamily::Kronos) => kronos::verify(case, eager),
+            None | Some(ModelFamily::Toto) => toto::verify(case, &setting),
+            Some(ModelFamily::Kronos) => kronos::verify(case, &setting),
         };
         let (failure, checks) = match result {
             Ok(checks) => (None, checks),

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use nowcast_engine::cpu::CpuDevice;
-use nowcast_engine::device::Launch;
+use nowcast_engine::device::{Device, Launch};
 use nowcast_engine::extent::Live;
 use nowcast_engine::plan::Section;
 use nowcast_engine::student_t::{HeadParameters, Mixture};
 use nowcast_engine::token_sampling::TokenSampling;
 use serde::Deserialize;
 
-use super::Check;
 use super::compare::{SampledQuantile, Stored, against_double, against_single, largest, mutual_bound, sampled};
+use super::{Check, Setting};
 use crate::checkpoint::{Checkpoint, ModelSource};
 use crate::forecaster::plans::Ready;
 use crate::forecaster::prepare_series::prepare;
@@ -45,16 +45,16 @@ struct Case<'a> {
     folder: &'a Path,
     arguments: Arguments,
     stored: Checkpoint,
-    eager: bool,
+    setting: &'a Setting,
 }
 
-pub(super) fn verify(folder: &Path, eager: bool) -> Result<Vec<Check>> {
+pub(super) fn verify(folder: &Path, setting: &Setting) -> Result<Vec<Check>> {
     let path = folder.join("case.json");
     let text = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?;
     let file: CaseFile =
         serde_json::from_str(&text).map_err(|error| Error::Data(format!("{}: {error}", path.display())))?;
     let stored = Checkpoint::open(&folder.join("golden.safetensors"))?;
-    let case = Case { folder, arguments: file.args, stored, eager };
+    let case = Case { folder, arguments: file.args, stored, setting };
     let mut checks = case.compare("", case.arguments.labels)?;
     if case.arguments.labels {
         checks.extend(case.compare("nolabels.", false)?);
@@ -62,10 +62,10 @@ pub(super) fn verify(folder: &Path, eager: bool) -> Result<Vec<Check>> {
     Ok(checks)
 }
 
-/// The case's model on a device whose memory starts as NaN.
-fn load(folder: &Path, config: TotoConfig, options: LoadOptions) -> Result<Toto> {
+/// The case's model on a device.
+fn load(device: &dyn Device, folder: &Path, config: TotoConfig, options: LoadOptions) -> Result<Toto> {
     let checkpoint = Checkpoint::open(&folder.join("model.safetensors"))?;
-    Toto::load(config, &checkpoint, &CpuDevice::new(None).with_poisoned_memory(), options)
+    Toto::load(config, &checkpoint, device, options)
 }
 
 /// Our outputs by the names of the stored ones.
@@ -158,14 +158,15 @@ impl Case<'_> {
     }
 
     fn load(&self, labels: bool) -> Result<Toto> {
-        load(self.folder, self.config()?, LoadOptions { eager: self.eager, variate_labels: labels })
+        let options = LoadOptions { eager: self.setting.eager, variate_labels: labels };
+        load(&*self.setting.device, self.folder, self.config()?, options)
     }
 
     fn forecaster(&self, labels: bool) -> Result<Forecaster> {
         let (folder, config) = (self.folder.to_owned(), self.config()?);
-        let options = LoadOptions { eager: self.eager, variate_labels: labels };
-        let shape = config.clone();
-        Forecaster::new(config, usize::MAX, Box::new(move || load(&folder, shape.clone(), options)))
+        let options = LoadOptions { eager: self.setting.eager, variate_labels: labels };
+        let (shape, device) = (config.clone(), Arc::clone(&self.setting.device));
+        Forecaster::new(config, usize::MAX, Box::new(move || load(&*device, &folder, shape.clone(), options)))
     }
 
     /// `[batch]` items of `[variate, time]`.

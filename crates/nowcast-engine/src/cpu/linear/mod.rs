@@ -11,6 +11,7 @@ mod norm;
 mod pack;
 
 pub use call::{Addend, LinearCall};
+pub(crate) use narrow::MOST_INPUTS as MOST_NARROW_INPUTS;
 pub use pack::{GateHalf, Layout, PackedLinear};
 
 /// Columns of a packed panel.

@@ -9,7 +9,7 @@ use crate::cpu::vector::Vector;
 use crate::elementary::exp;
 
 /// Layers of at most this many inputs are narrow.
-pub(super) const MOST_INPUTS: usize = 128;
+pub(crate) const MOST_INPUTS: usize = 128;
 
 /// Rows that share one pass over a panel.
 pub(super) const ROWS: usize = 4;

@@ -191,10 +191,12 @@ impl CandleForecaster {
                 work.make_room(shape, results, limit)?;
                 let (model, plans, counters) = work.parts();
                 let ready = plans.get(model, shape, limit, counters)?;
+                let before = ready.executable.activity();
                 let answers = Run { batch, options, shape }.forecast(ready, &mut |paths| {
                     done += paths;
                     progress(done, total);
                 })?;
+                counters.add(before, ready.executable.activity());
                 let plan = ready.executable.plan();
                 let chunks = samples.div_ceil(shape.capacity.samples) as u64;
                 counters.operations_run += plan.operations(Section::Prefill).len() as u64

@@ -166,11 +166,13 @@ impl Forecaster {
                 let (model, plans, counters) = work.parts();
                 let ready = plans.get(model, shape, limit, counters)?;
                 let chunks = samples.div_ceil(shape.capacity.samples) as u64;
+                let before = ready.executable.activity();
                 let run = Run { series, batch, options, shape, samples };
                 let answers = run.forecast(ready, self.config.head.components(), &mut |paths| {
                     done += paths;
                     progress(done, total);
                 })?;
+                counters.add(before, ready.executable.activity());
                 let plan = ready.executable.plan();
                 counters.operations_run += plan.operations(Section::Prefill).len() as u64
                     + chunks * plan.operations(Section::Decode).len() as u64;

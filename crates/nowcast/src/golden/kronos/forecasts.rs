@@ -6,8 +6,8 @@ use jiff::tz::TimeZone;
 use nowcast_engine::extent::Live;
 use serde::Deserialize;
 
-use super::super::Check;
 use super::super::compare::{Stored as Tensor, against_double};
+use super::super::{Check, Setting};
 use super::twin::{Matrix, Twin};
 use super::{Model, Stored, equal, integers, of_pairs, run};
 use crate::candles::{CandleColumns, Candles};
@@ -36,9 +36,9 @@ struct Run {
     pred_len: usize,
 }
 
-pub(super) fn verify(text: &str, model: &Model, stored: &Stored, eager: bool) -> Result<Vec<Check>> {
+pub(super) fn verify(text: &str, model: &Model, stored: &Stored, setting: &Setting) -> Result<Vec<Check>> {
     let file: CaseFile = serde_json::from_str(text).map_err(|error| Error::Data(format!("case.json: {error}")))?;
-    let kronos = model.load(eager)?;
+    let kronos = model.load(setting)?;
     let mut checks = Vec::new();
     for run in &file.args.runs {
         checks.extend(Comparison { arguments: &file.args, run, stored }.verify(&kronos, &model.twin())?);

@@ -8,13 +8,12 @@ mod twin;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use nowcast_engine::cpu::CpuDevice;
 use nowcast_engine::device::Launch;
 use nowcast_engine::extent::Live;
 use nowcast_engine::plan::{Section, Tensor};
 use nowcast_engine::token_sampling::TokenSampling;
 
-use super::Check;
+use super::{Check, Setting};
 use crate::checkpoint::{Checkpoint, ModelSource};
 use crate::forecaster::plans::Ready;
 use crate::kronos::config::{PredictorConfig, TokenizerConfig};
@@ -23,7 +22,7 @@ use crate::{Error, Result};
 use twin::Twin;
 
 /// What a case is about decides which tensors it stores.
-pub(super) fn verify(folder: &Path, eager: bool) -> Result<Vec<Check>> {
+pub(super) fn verify(folder: &Path, setting: &Setting) -> Result<Vec<Check>> {
     let path = folder.join("case.json");
     let text = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?;
     let stored = Stored(Checkpoint::open(&folder.join("golden.safetensors"))?);
@@ -32,9 +31,9 @@ pub(super) fn verify(folder: &Path, eager: bool) -> Result<Vec<Check>> {
     }
     let model = Model::open(folder)?;
     if stored.0.tensor("stamp").is_some() {
-        return stages::verify(&model, &stored, eager);
+        return stages::verify(&model, &stored, setting);
     }
-    forecasts::verify(&text, &model, &stored, eager)
+    forecasts::verify(&text, &model, &stored, setting)
 }
 
 /// The tensors of a case.
@@ -89,12 +88,10 @@ impl Model {
         })
     }
 
-    /// The model on a device whose memory starts as NaN.
-    fn load(&self, eager: bool) -> Result<Kronos> {
-        let device = CpuDevice::new(None).with_poisoned_memory();
+    fn load(&self, setting: &Setting) -> Result<Kronos> {
         let tokenizer = Half { config: self.tokenizer.0, checkpoint: &self.tokenizer.1 };
         let predictor = Half { config: self.predictor.0, checkpoint: &self.predictor.1 };
-        Kronos::load(tokenizer, predictor, &device, LoadOptions { eager })
+        Kronos::load(tokenizer, predictor, &*setting.device, LoadOptions { eager: setting.eager })
     }
 
     fn twin(&self) -> Twin<'_> {

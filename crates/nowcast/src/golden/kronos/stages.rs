@@ -2,16 +2,16 @@
 
 use nowcast_engine::extent::Live;
 
-use super::super::Check;
 use super::super::compare::{Stored as Tensor, against_double, against_single, largest, mutual_bound};
+use super::super::{Check, Setting};
 use super::{Model, Stored, equal, of_pairs, run};
 use crate::Result;
 use crate::forecaster::plans::Ready;
 use crate::kronos::Window;
 use crate::kronos::forward::Shape;
 
-pub(super) fn verify(model: &Model, stored: &Stored, eager: bool) -> Result<Vec<Check>> {
-    let kronos = model.load(eager)?;
+pub(super) fn verify(model: &Model, stored: &Stored, setting: &Setting) -> Result<Vec<Check>> {
+    let kronos = model.load(setting)?;
     let shape = stored.shape("x")?;
     let (batch, context) = (shape[0], shape.get(1).copied().unwrap_or(0));
     let live = Live { batch, context, samples: 1 };

@@ -1,0 +1,349 @@
+//! The NVIDIA driver as a [`Machine`].
+
+use std::ffi::{CString, c_void};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUfunction_attribute_enum as FunctionAttribute};
+use cudarc::driver::{CudaContext, CudaStream};
+
+use super::cubin_cache::CubinCache;
+use super::kernel::{Kernel, SOURCES};
+use super::machine::{KernelLaunch, Machine, Queue};
+use super::nvrtc::{self, Nvrtc};
+use crate::error::{Error, Result};
+
+/// Number of GPUs; 0 without a driver.
+pub(super) fn count() -> usize {
+    if !is_driver_present() {
+        return 0;
+    }
+    CudaContext::device_count().map_or(0, |count| usize::try_from(count).unwrap_or(0))
+}
+
+fn is_driver_present() -> bool {
+    // SAFETY: loading the driver's library runs its initialisers, which ask nothing of us.
+    unsafe { sys::is_culib_present() }
+}
+
+/// The GPU of a number, its kernels loaded.
+pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>> {
+    if !is_driver_present() {
+        return Err(Error::Device("there is no NVIDIA driver (libcuda): install it or choose the CPU".into()));
+    }
+    let count = count();
+    if ordinal >= count {
+        return Err(Error::Device(format!("there is no GPU {ordinal}: this machine has {count}")));
+    }
+    let context = CudaContext::new(ordinal).map_err(|error| failure("opening the GPU", error))?;
+    // SAFETY: nothing was allocated yet; order between streams is ours to keep, and every plan has one stream.
+    unsafe { context.disable_event_tracking() };
+    let attribute = |attribute| {
+        context.attribute(attribute).map(|value| value as usize).map_err(|error| failure("asking the GPU", error))
+    };
+    let shared_bytes = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+    let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+    let (major, minor) = context.compute_capability().map_err(|error| failure("asking the GPU", error))?;
+    let name = context.name().map_err(|error| failure("asking the GPU", error))?;
+    let architecture = format!("sm_{major}{minor}");
+    let codes = compile(&architecture)?;
+    let mut gpu = Gpu {
+        description: format!("cuda:{ordinal}, {name}, {architecture}"),
+        modules: Vec::new(),
+        functions: Vec::new(),
+        most_shared_bytes: shared_bytes - STATIC_SHARED_BYTES,
+        multiprocessors,
+        starts_early: major >= 9,
+        context,
+    };
+    gpu.load(&codes)?;
+    Ok(Arc::new(gpu))
+}
+
+/// Shared memory that no kernel's fixed part exceeds where the launch decides the rest.
+const STATIC_SHARED_BYTES: usize = 4096;
+
+/// Machine code of every source, from the user's cache or compiled in parallel.
+fn compile(architecture: &str) -> Result<Vec<Vec<u8>>> {
+    let options = nvrtc::options(architecture);
+    let cache = CubinCache::of_user();
+    let compiler = std::sync::OnceLock::new();
+    std::thread::scope(|scope| {
+        let tasks: Vec<_> = SOURCES
+            .iter()
+            .map(|source| {
+                let (options, cache, compiler) = (&options, &cache, &compiler);
+                scope.spawn(move || {
+                    cache.get(source, options, || {
+                        match compiler.get_or_init(|| Nvrtc::find().map_err(|error| error.to_string())) {
+                            Ok(compiler) => {
+                                tracing::debug!("compiling {} with {}", source.name, compiler.origin.display());
+                                compiler.compile(source, options)
+                            }
+                            Err(message) => Err(Error::Device(message.clone())),
+                        }
+                    })
+                })
+            })
+            .collect();
+        tasks.into_iter().map(|task| task.join().expect("compiling does not panic")).collect()
+    })
+}
+
+fn failure(what: &str, error: DriverError) -> Error {
+    let name = error.error_name().map(|name| name.to_string_lossy().into_owned());
+    let text = error.error_string().map(|text| text.to_string_lossy().into_owned());
+    match (name, text) {
+        (Ok(name), Ok(text)) => Error::Device(format!("{what}: the GPU driver answers {name}, {text}")),
+        _ => Error::Device(format!("{what}: the GPU driver answers {error:?}")),
+    }
+}
+
+struct Gpu {
+    description: String,
+    modules: Vec<sys::CUmodule>,
+    /// In the order of [`Kernel::ALL`].
+    functions: Vec<sys::CUfunction>,
+    most_shared_bytes: usize,
+    multiprocessors: usize,
+    /// Whether a kernel may start while the one before it ends (from architecture 9.0 on).
+    starts_early: bool,
+    context: Arc<CudaContext>,
+}
+
+// SAFETY: handles of modules and functions belong to the context, and the driver lets any thread use them.
+unsafe impl Send for Gpu {}
+// SAFETY: as above.
+unsafe impl Sync for Gpu {}
+
+impl Gpu {
+    fn load(&mut self, codes: &[Vec<u8>]) -> Result<()> {
+        for code in codes {
+            // SAFETY: the code is a whole cubin, from the compiler or from the checked cache.
+            let module = unsafe { result::module::load_data(code.as_ptr().cast()) };
+            self.modules.push(module.map_err(|error| failure("loading kernels", error))?);
+        }
+        for kernel in Kernel::ALL {
+            let index = SOURCES.iter().position(|source| source.name == kernel.source()).expect("a listed source");
+            let name = CString::new(kernel.name()).expect("a name without zero bytes");
+            let what = format!("loading the kernel {}", kernel.name());
+            // SAFETY: the module was just loaded, and the function is used while it stays loaded.
+            unsafe {
+                let function = result::module::get_function(self.modules[index], name);
+                let function = function.map_err(|error| failure(&what, error))?;
+                let most = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                let fixed = FunctionAttribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
+                let fixed = result::function::get_function_attribute(function, fixed);
+                if fixed.map_err(|error| failure(&what, error))? as usize <= STATIC_SHARED_BYTES {
+                    result::function::set_function_attribute(function, most, self.most_shared_bytes as i32)
+                        .map_err(|error| failure(&what, error))?;
+                }
+                self.functions.push(function);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the context that of this thread, before any call of the driver.
+    fn bind(&self) -> Result<()> {
+        self.context.bind_to_thread().map_err(|error| failure("choosing the GPU", error))
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        let _ = self.context.bind_to_thread();
+        for &module in &self.modules {
+            // SAFETY: whoever launches its functions holds an `Arc` of this, so nothing runs any more.
+            let _ = unsafe { result::module::unload(module) };
+        }
+    }
+}
+
+impl Machine for Gpu {
+    fn describe(&self) -> String {
+        self.description.clone()
+    }
+
+    fn most_shared_bytes(&self) -> usize {
+        self.most_shared_bytes
+    }
+
+    fn multiprocessors(&self) -> usize {
+        self.multiprocessors
+    }
+
+    fn allocate(&self, bytes: usize, what: &'static str) -> Result<u64> {
+        self.bind()?;
+        // SAFETY: an allocation asks nothing.
+        unsafe { result::malloc_sync(bytes) }.map_err(|error| match error.0 {
+            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::Memory { bytes, what },
+            _ => failure("reserving memory", error),
+        })
+    }
+
+    unsafe fn free(&self, address: u64) {
+        let _ = self.context.bind_to_thread();
+        // SAFETY: as the caller promised.
+        let _ = unsafe { result::free_sync(address) };
+    }
+
+    fn allocate_host(&self, bytes: usize) -> Result<NonNull<u8>> {
+        self.bind()?;
+        let error = Error::Memory { bytes, what: "copies to and from the GPU" };
+        // SAFETY: as `allocate`; the bytes written are those just reserved.
+        unsafe {
+            let memory = result::malloc_host(bytes, 0).ok().and_then(|memory| NonNull::new(memory.cast::<u8>()));
+            let memory = memory.ok_or(error)?;
+            memory.as_ptr().write_bytes(0, bytes);
+            Ok(memory)
+        }
+    }
+
+    unsafe fn free_host(&self, memory: NonNull<u8>, _bytes: usize) {
+        let _ = self.context.bind_to_thread();
+        // SAFETY: as the caller promised.
+        let _ = unsafe { result::free_host(memory.as_ptr().cast()) };
+    }
+
+    unsafe fn upload(&self, to: u64, bytes: &[u8]) -> Result<()> {
+        self.bind()?;
+        // SAFETY: as the caller promised.
+        unsafe { result::memcpy_htod_sync(to, bytes) }.map_err(|error| failure("copying to the GPU", error))
+    }
+
+    unsafe fn fill(&self, to: u64, byte: u8, bytes: usize) -> Result<()> {
+        self.bind()?;
+        // SAFETY: as the caller promised.
+        unsafe { result::memset_d8_sync(to, byte, bytes) }.map_err(|error| failure("filling memory", error))?;
+        self.context.synchronize().map_err(|error| failure("filling memory", error))
+    }
+
+    fn queue(self: Arc<Self>) -> Result<Box<dyn Queue>> {
+        let stream = self.context.new_stream().map_err(|error| failure("opening a stream", error))?;
+        Ok(Box::new(Stream { graphs: Vec::new(), stream, gpu: self, follows_kernel: false }))
+    }
+}
+
+/// A recording that is ready to run.
+struct Graph {
+    graph: sys::CUgraph,
+    executable: sys::CUgraphExec,
+}
+
+// SAFETY: a graph may be used by any thread, one at a time; its stream's owner sees to that.
+unsafe impl Send for Graph {}
+
+struct Stream {
+    graphs: Vec<Graph>,
+    stream: Arc<CudaStream>,
+    gpu: Arc<Gpu>,
+    /// Whether the work queued last is a kernel.
+    follows_kernel: bool,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let _ = self.stream.synchronize();
+        for graph in &self.graphs {
+            // SAFETY: both were made by `end_recording`, and nothing runs any more.
+            unsafe {
+                let _ = result::graph::exec_destroy(graph.executable);
+                let _ = result::graph::destroy(graph.graph);
+            }
+        }
+    }
+}
+
+impl Queue for Stream {
+    unsafe fn launch(&mut self, launch: &KernelLaunch) -> Result<()> {
+        self.gpu.bind()?;
+        let function = self.gpu.functions[launch.kernel as usize];
+        let mut parameters = [launch.argument.words.as_ptr().cast::<c_void>().cast_mut()];
+        let [x, y, z] = launch.grid;
+        // Kernels wait themselves for the one before; copies know nothing of that.
+        let mut early = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: Default::default(),
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: launch.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: launch.shared_bytes,
+            hStream: self.stream.cu_stream(),
+            attrs: &mut early,
+            numAttrs: u32::from(self.gpu.starts_early && self.follows_kernel),
+        };
+        self.follows_kernel = true;
+        // SAFETY: the driver copies the argument during the call; the rest is as the caller promised.
+        unsafe { sys::cuLaunchKernelEx(&config, function, parameters.as_mut_ptr(), std::ptr::null_mut()) }
+            .result()
+            .map_err(|error| failure(&format!("{} ({})", launch.operation, launch.kernel.name()), error))
+    }
+
+    unsafe fn copy_in(&mut self, to: u64, from: *const u8, bytes: usize) -> Result<()> {
+        self.gpu.bind()?;
+        self.follows_kernel = false;
+        // SAFETY: as the caller promised.
+        unsafe {
+            result::memcpy_htod_async(to, std::slice::from_raw_parts(from, bytes), self.stream.cu_stream())
+                .map_err(|error| failure("copying to the GPU", error))
+        }
+    }
+
+    unsafe fn copy_out(&mut self, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
+        self.gpu.bind()?;
+        self.follows_kernel = false;
+        // SAFETY: as the caller promised.
+        unsafe {
+            result::memcpy_dtoh_async(std::slice::from_raw_parts_mut(to, bytes), from, self.stream.cu_stream())
+                .map_err(|error| failure("copying from the GPU", error))
+        }
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.stream.synchronize().map_err(|error| failure("waiting for the GPU", error))
+    }
+
+    fn begin_recording(&mut self) -> Result<()> {
+        // Calls of other threads do not end up in the recording and do not spoil it.
+        self.follows_kernel = false;
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        self.stream.begin_capture(mode).map_err(|error| failure("recording a graph", error))
+    }
+
+    fn end_recording(&mut self, keep: bool) -> Result<Option<usize>> {
+        self.gpu.bind()?;
+        self.follows_kernel = false;
+        let error = |error| failure("recording a graph", error);
+        // SAFETY: the stream is recording; a graph that is not kept is destroyed here, others when the stream is.
+        unsafe {
+            let graph = result::stream::end_capture(self.stream.cu_stream()).map_err(error)?;
+            if !keep {
+                let _ = result::graph::destroy(graph);
+                return Ok(None);
+            }
+            let executable = result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0)).map_err(|failed| {
+                let _ = result::graph::destroy(graph);
+                error(failed)
+            })?;
+            self.graphs.push(Graph { graph, executable });
+            result::graph::upload(executable, self.stream.cu_stream()).map_err(error)?;
+        }
+        Ok(Some(self.graphs.len() - 1))
+    }
+
+    unsafe fn replay(&mut self, recording: usize) -> Result<()> {
+        self.gpu.bind()?;
+        self.follows_kernel = false;
+        // SAFETY: the graph stays until the stream is dropped; the rest is as the caller promised.
+        unsafe { result::graph::launch(self.graphs[recording].executable, self.stream.cu_stream()) }
+            .map_err(|error| failure("replaying a graph", error))
+    }
+}

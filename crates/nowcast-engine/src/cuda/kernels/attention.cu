@@ -1,0 +1,313 @@
+// Attention over a prefix that rows share, then over each path's own suffix.
+//
+// For one query and head: a score per key, `p = exp(score - largest)`, the sum of `p`, and the sum of `p * value`
+// times its inverse, every sum in the order of the CPU (`cpu/attention`): scores against the prefix are one chain over
+// the head, those against the suffix sixteen; the sum of `p` is sixteen partial sums; values are one chain over keys.
+#include "elementary.cuh"
+
+#define THREADS 128
+#define TILE_ROWS 8
+
+struct Attention {
+    // Rows of [heads, head_dim] from `query_column` on.
+    const float* query;
+    // [series, heads, head_dim, capacity]
+    float* prefix_keys;
+    // [series, heads, capacity, head_dim]
+    float* prefix_values;
+    // [paths, heads, suffix_capacity, head_dim] each, or null.
+    const float* suffix_keys;
+    const float* suffix_values;
+    // Rows of [heads, head_dim].
+    float* output;
+    const Live* live;
+    Rows series;
+    // Query rows of all series.
+    Rows rows;
+    // Tokens of the prefix.
+    Rows context;
+    int query_width;
+    int query_column;
+    int output_width;
+    int heads;
+    int head_dim;
+    int prefix_capacity;
+    int suffix_capacity;
+    // Queries of one path; 0 where the queries are the last tokens of the prefix themselves.
+    int tokens;
+    // Suffix tokens that the first query of a path sees.
+    int seen;
+    // Oldest tokens, of the prefix before own ones, that are no longer seen.
+    int hidden;
+    // Rows of one block, at most TILE_ROWS, and room for the scores of one.
+    int tile_rows;
+    int score_stride;
+    // Whether the whole prefix of a head is staged in shared memory.
+    int staged;
+    // Where `query` also holds keys and values that are yet to be rotated and put into the cache; only causal.
+    int is_fresh;
+    int key_column;
+    int value_column;
+    int interleaved;
+    int reserved;
+    // Cosines and sines of each token, for fresh projections.
+    const float* table;
+};
+
+// Components of a pair.
+__device__ inline void pair_of(int pair, int head_dim, int interleaved, int* a, int* b) {
+    *a = interleaved ? 2 * pair : pair;
+    *b = interleaved ? 2 * pair + 1 : pair + head_dim / 2;
+}
+
+// Stages keys and values of one head from fresh projections, and the queries of the tile; the first tile of a head
+// also fills the cache.
+__device__ __forceinline__ void stage_fresh(const Attention& call, int tokens, int first, int rows, i64 prefix,
+                                            float* queries, float* keys, float* values) {
+    int head_dim = call.head_dim, pairs = head_dim / 2, capacity = call.prefix_capacity;
+    i64 first_row = (i64)blockIdx.z * tokens;
+    bool fills = blockIdx.x == 0;
+    int seen = fills ? tokens : first + rows;
+#pragma unroll 2
+    for (int index = threadIdx.x; index < seen * pairs; index += THREADS) {
+        int token = index / pairs, a, b;
+        pair_of(index % pairs, head_dim, call.interleaved, &a, &b);
+        const float* row = call.query + (first_row + token) * call.query_width + blockIdx.y * head_dim;
+        const float* entry = call.table + (i64)token * 4 * head_dim;
+        float x = row[call.key_column + a], y = row[call.key_column + b];
+        float low = row[call.value_column + a], high = row[call.value_column + b];
+        float rotated_x = x * entry[2 * head_dim + a] + y * entry[3 * head_dim + a];
+        float rotated_y = y * entry[2 * head_dim + b] + x * entry[3 * head_dim + b];
+        keys[a * capacity + token] = rotated_x;
+        keys[b * capacity + token] = rotated_y;
+        values[token * head_dim + a] = low;
+        values[token * head_dim + b] = high;
+        if (token >= first && token < first + rows) {
+            float c = row[call.query_column + a], d = row[call.query_column + b];
+            queries[(token - first) * head_dim + a] = c * entry[a] + d * entry[head_dim + a];
+            queries[(token - first) * head_dim + b] = d * entry[b] + c * entry[head_dim + b];
+        }
+        if (fills) {
+            call.prefix_keys[prefix + a * capacity + token] = rotated_x;
+            call.prefix_keys[prefix + b * capacity + token] = rotated_y;
+            call.prefix_values[prefix + token * head_dim + a] = low;
+            call.prefix_values[prefix + token * head_dim + b] = high;
+        }
+    }
+    for (int index = rows * head_dim + threadIdx.x; index < TILE_ROWS * head_dim; index += THREADS) queries[index] = 0.0f;
+}
+
+// The scalar product in sixteen chains, summed in halves.
+__device__ inline float product_in_chains(const float* left, const float* right, int length) {
+    float parts[16];
+#pragma unroll
+    for (int part = 0; part < 16; part++) parts[part] = 0.0f;
+    for (int start = 0; start < length; start += 16) {
+#pragma unroll
+        for (int part = 0; part < 16; part++) {
+            if (start + part < length) parts[part] = fmaf(left[start + part], right[start + part], parts[part]);
+        }
+    }
+#pragma unroll
+    for (int half = 8; half > 0; half /= 2) {
+#pragma unroll
+        for (int part = 0; part < half; part++) parts[part] += parts[part + half];
+    }
+    return parts[0];
+}
+
+// Replaces scores by exponentials and returns their sum, for one warp.
+__device__ inline float exponentials(float* scores, int keys) {
+    int lane = threadIdx.x % 32;
+    float largest = __int_as_float(0xff800000);
+    for (int key = lane; key < keys; key += 32) largest = fmaxf(largest, scores[key]);
+    largest = largest_of_warp(largest);
+    __syncwarp();
+    for (int key = lane; key < keys; key += 32) scores[key] = exponential_f32(scores[key] - largest);
+    __syncwarp();
+    float part = 0.0f;
+    if (lane < 16) {
+        for (int key = lane; key < keys; key += 16) part += scores[key];
+    }
+    return sum_in_halves(part);
+}
+
+// Grid: tiles of the rows of one series, heads, series.
+KERNEL(attention, Attention, THREADS) {
+    SHARED_MEMORY(memory);
+    __shared__ float inverse_sums[TILE_ROWS];
+    int series = count(call.series, call.live);
+    if ((int)blockIdx.z >= series) return;
+    int head_dim = call.head_dim, head = blockIdx.y;
+    int series_rows = count(call.rows, call.live) / series;
+    int first = blockIdx.x * call.tile_rows;
+    if (first >= series_rows) return;
+    int rows = series_rows - first < call.tile_rows ? series_rows - first : call.tile_rows;
+    int context = count(call.context, call.live);
+    // Causal rows are the last tokens of the prefix: each sees one more than the row before.
+    bool causal = call.tokens == 0;
+    int before = context - series_rows;
+    int common = causal ? before + first + rows : context;
+
+    float* queries = memory;
+    float* scores = memory + TILE_ROWS * head_dim;
+    i64 first_row = (i64)blockIdx.z * series_rows + first;
+    i64 prefix = ((i64)blockIdx.z * call.heads + head) * head_dim * call.prefix_capacity;
+    const float* keys = call.prefix_keys + prefix;
+    const float* values = call.prefix_values + prefix;
+    float* staged = scores + call.tile_rows * call.score_stride;
+    int size = head_dim * call.prefix_capacity;
+    if (call.is_fresh) {
+        stage_fresh(call, context, first, rows, prefix, queries, staged, staged + size);
+    } else {
+        if (call.staged) {
+#pragma unroll 4
+            for (int index = 4 * threadIdx.x; index < size; index += 4 * THREADS) {
+                float4 key = *reinterpret_cast<const float4*>(keys + index);
+                float4 value = *reinterpret_cast<const float4*>(values + index);
+                *reinterpret_cast<float4*>(staged + index) = key;
+                *reinterpret_cast<float4*>(staged + size + index) = value;
+            }
+        }
+        for (int index = threadIdx.x; index < TILE_ROWS * head_dim; index += THREADS) {
+            int row = index / head_dim, component = index % head_dim;
+            queries[index] = row < rows ? call.query[(first_row + row) * call.query_width + call.query_column +
+                                                     head * head_dim + component]
+                                        : 0.0f;
+        }
+    }
+    if (call.staged) {
+        keys = staged;
+        values = staged + size;
+    }
+    __syncthreads();
+
+    if (common * rows <= THREADS * 2) {
+        // Few keys: one score per thread.
+        for (int index = threadIdx.x; index < common * rows; index += THREADS) {
+            int row = index / common, key = index % common;
+            float sum = 0.0f;
+#pragma unroll 8
+            for (int component = 0; component < head_dim; component++) {
+                sum = fmaf(queries[row * head_dim + component], keys[(i64)component * call.prefix_capacity + key], sum);
+            }
+            scores[row * call.score_stride + key] = sum;
+        }
+    } else {
+        for (int key = threadIdx.x; key < common; key += THREADS) {
+            float sums[TILE_ROWS];
+#pragma unroll
+            for (int row = 0; row < TILE_ROWS; row++) sums[row] = 0.0f;
+#pragma unroll 4
+            for (int component = 0; component < head_dim; component++) {
+                float value = keys[(i64)component * call.prefix_capacity + key];
+#pragma unroll
+                for (int row = 0; row < TILE_ROWS; row++) {
+                    sums[row] = fmaf(queries[row * head_dim + component], value, sums[row]);
+                }
+            }
+#pragma unroll
+            for (int row = 0; row < TILE_ROWS; row++) {
+                if (row < rows) scores[row * call.score_stride + key] = sums[row];
+            }
+        }
+    }
+    // Keys of the suffix stand behind those of the prefix.
+    i64 room = (i64)call.suffix_capacity * head_dim;
+    int most = causal ? 0 : call.seen + call.tokens - 1;
+    for (int index = threadIdx.x; index < rows * most; index += THREADS) {
+        int row = index / most, token = index % most;
+        if (token >= call.seen + (first + row) % call.tokens) continue;
+        i64 path = (first_row + row) / call.tokens;
+        const float* key = call.suffix_keys + (path * call.heads + head) * room + (i64)token * head_dim;
+        scores[row * call.score_stride + context + token] = product_in_chains(queries + row * head_dim, key, head_dim);
+    }
+    __syncthreads();
+
+    int warp = threadIdx.x / 32;
+    for (int row = warp; row < rows; row += THREADS / 32) {
+        int token = causal ? 0 : (first + row) % call.tokens;
+        int visible = causal ? before + first + row + 1 : context + call.seen + token;
+        int hidden = causal ? 0 : call.hidden;
+        float sum = exponentials(scores + row * call.score_stride + hidden, visible - hidden);
+        if (threadIdx.x % 32 == 0) inverse_sums[row] = 1.0f / sum;
+    }
+    __syncthreads();
+
+    int span = head_dim < THREADS ? head_dim : THREADS;
+    int bands = THREADS / span, band = threadIdx.x / span;
+    if (band >= bands) return;
+    for (int component = threadIdx.x % span; component < head_dim; component += span) {
+        for (int row = band; row < rows; row += bands) {
+            int token = causal ? 0 : (first + row) % call.tokens;
+            int shared = causal ? before + first + row + 1 : context;
+            const float* p = scores + row * call.score_stride;
+            float sum = 0.0f;
+            int key = causal ? 0 : call.hidden;
+#pragma unroll 8
+            for (; key < shared; key++) sum = fmaf(p[key], values[(i64)key * head_dim + component], sum);
+            if (!causal) {
+                const float* own = call.suffix_values + ((first_row + row) / call.tokens * call.heads + head) * room;
+                for (; key < context + call.seen + token; key++) {
+                    sum = fmaf(p[key], own[(i64)(key - context) * head_dim + component], sum);
+                }
+            }
+            call.output[(first_row + row) * call.output_width + head * head_dim + component] = sum * inverse_sums[row];
+        }
+    }
+}
+
+struct GroupAttention {
+    // [batch, variates, inner] rows of queries, keys and values, [heads, head_dim] each.
+    const float* input;
+    // [batch, variates]
+    const int* groups;
+    // Rows of [heads, head_dim].
+    float* output;
+    const Live* live;
+    Rows inner;
+    int variates;
+    int heads;
+    int head_dim;
+    int reserved;
+};
+
+// Grid: inner rows, heads, batch. A warp takes one variate after the other.
+KERNEL(group_attention, GroupAttention, THREADS) {
+    SHARED_MEMORY(memory);
+    int inner = count(call.inner, call.live);
+    if ((int)blockIdx.x >= inner || (int)blockIdx.z >= call.live->batch) return;
+    int variates = call.variates, head_dim = call.head_dim, width = call.heads * head_dim;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    float* scores = memory + warp * 2 * variates;
+    int* members = reinterpret_cast<int*>(scores + variates);
+    const int* groups = call.groups + (i64)blockIdx.z * variates;
+    i64 first_row = (i64)blockIdx.z * variates * inner + blockIdx.x;
+    const float* first = call.input + first_row * 3 * width + blockIdx.y * head_dim;
+    i64 stride = (i64)inner * 3 * width;
+    for (int variate = warp; variate < variates; variate += THREADS / 32) {
+        __syncwarp();
+        int keys = 0;
+        for (int other = 0; other < variates; other++) {
+            if (groups[other] != groups[variate]) continue;
+            if (lane == 0) members[keys] = other;
+            keys++;
+        }
+        __syncwarp();
+        const float* query = first + variate * stride;
+        for (int key = lane; key < keys; key += 32) {
+            scores[key] = product_in_chains(query, first + members[key] * stride + width, head_dim);
+        }
+        __syncwarp();
+        float sum = exponentials(scores, keys);
+        float inverse = 1.0f / __shfl_sync(0xffffffffu, sum, 0);
+        float* output = call.output + (first_row + (i64)variate * inner) * width + blockIdx.y * head_dim;
+        for (int component = lane; component < head_dim; component += 32) {
+            float value = 0.0f;
+            for (int key = 0; key < keys; key++) {
+                value = fmaf(scores[key], first[members[key] * stride + 2 * width + component], value);
+            }
+            output[component] = value * inverse;
+        }
+    }
+}

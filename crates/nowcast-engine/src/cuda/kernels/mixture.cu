@@ -1,0 +1,151 @@
+// The head's raw outputs on their way to distributions and paths, with the operations of `cpu/mixture`.
+//
+// A position's raw values are `[df K | location K | scale K | logits K]` for K components, or three for a single
+// Student-t.
+#include "elementary.cuh"
+#include "random.cuh"
+
+__device__ inline float softplus(float x) {
+    float value = (float)logarithm(1.0 + exponential((double)x));
+    return x <= 20.0f ? value : x;
+}
+
+__device__ inline float scale_from(float raw) {
+    float value = softplus(raw);
+    return value < 1.1920929e-7f ? 1.1920929e-7f : value;
+}
+
+__device__ inline float degrees_of_freedom_from(float raw) {
+    return 2.0f + scale_from(raw);
+}
+
+// What is NaN, infinite or at least half the largest f32 is 0.
+__device__ inline double replace_extreme(double value) {
+    return fabsf((float)value) < 0.5f * 3.40282347e+38f ? value : 0.0;
+}
+
+struct Activate {
+    // [rows, positions, values]
+    const float* parameters;
+    // [rows, positions, components] each.
+    float* degrees_of_freedom;
+    float* location;
+    float* scale;
+    float* logits;
+    const Live* live;
+    Rows rows;
+    int positions;
+    int components;
+    int parameter_width;
+    int has_logits;
+};
+
+// One thread for each row, position and component.
+KERNEL(activate_mixture, Activate, 256) {
+    i64 index = thread_index();
+    int components = call.components, values = components * (call.has_logits ? 4 : 3);
+    i64 row = index / (call.positions * components);
+    if (row >= count(call.rows, call.live)) return;
+    int position = (int)(index / components % call.positions), component = (int)(index % components);
+    const float* raw = call.parameters + row * call.parameter_width + position * values + component;
+    call.degrees_of_freedom[index] = degrees_of_freedom_from(raw[0]);
+    call.location[index] = raw[components];
+    call.scale[index] = scale_from(raw[2 * components]);
+    call.logits[index] = call.has_logits ? raw[3 * components] : 0.0f;
+}
+
+struct Draw {
+    // [rows, positions, values], one row per series or per path.
+    const float* parameters;
+    const double* location;
+    const double* scale;
+    // [series]
+    const u32* streams;
+    // [paths, horizon]
+    double* paths;
+    const Live* live;
+    // Rows of `paths`.
+    Rows rows;
+    int parameter_width;
+    int affine_width;
+    int positions;
+    int components;
+    int has_logits;
+    int horizon;
+    int column;
+    int step;
+    // Whether the samples of a series share one row of parameters.
+    int shared;
+    int reserved;
+};
+
+__device__ inline float largest_logit(const float* logits, int components) {
+    float largest = __int_as_float(0xff800000);
+    for (int index = 0; index < components; index++) largest = logits[index] > largest ? logits[index] : largest;
+    return largest;
+}
+
+// One thread for each path and position.
+KERNEL(mean_mixture, Draw, 128) {
+    i64 index = thread_index();
+    i64 row = index / call.positions;
+    int position = (int)(index % call.positions), components = call.components;
+    if (row >= count(call.rows, call.live)) return;
+    int values = components * (call.has_logits ? 4 : 3);
+    const float* raw = call.parameters + row * call.parameter_width + position * values;
+    double total = 0.0, sum = 0.0;
+    if (call.has_logits) {
+        const float* logits = raw + 3 * components;
+        float largest = largest_logit(logits, components);
+        for (int component = 0; component < components; component++) {
+            double weight = (double)exponential_f32(logits[component] - largest);
+            total += weight;
+            sum += weight * (double)raw[components + component];
+        }
+    } else {
+        total = 1.0;
+        sum = (double)raw[1];
+    }
+    i64 affine = row * call.affine_width + position;
+    call.paths[row * call.horizon + call.column + position] =
+        replace_extreme(call.scale[affine] * (sum / total) + call.location[affine]);
+}
+
+// One thread for each path and position.
+KERNEL(sample_mixture, Draw, 128) {
+    i64 index = thread_index();
+    i64 row = index / call.positions;
+    int position = (int)(index % call.positions), components = call.components;
+    if (row >= count(call.rows, call.live)) return;
+    int samples = call.live->samples;
+    i64 series = row / samples, source = call.shared ? series : row;
+    u32 sample = call.live->first_sample + (u32)(row % samples);
+    Words bits = philox((u32)position, (u32)call.step, sample, call.streams[series], call.live->seed_low,
+                        call.live->seed_high);
+    int values = components * (call.has_logits ? 4 : 3);
+    const float* raw = call.parameters + source * call.parameter_width + position * values;
+    int chosen = 0;
+    double total = 1.0;
+    if (call.has_logits) {
+        const float* logits = raw + 3 * components;
+        float largest = largest_logit(logits, components);
+        total = 0.0;
+        for (int component = 0; component < components; component++) {
+            total += (double)exponential_f32(logits[component] - largest);
+        }
+        double share = uniform_from_32(bits.words[0]) * total, cumulative = 0.0;
+        for (int component = 0; component + 1 < components; component++) {
+            cumulative += (double)exponential_f32(logits[component] - largest);
+            chosen += share >= cumulative;
+        }
+    }
+    double nu = (double)degrees_of_freedom_from(raw[chosen]);
+    double sigma = (double)scale_from(raw[2 * components + chosen]);
+    double u = uniform_from_64(bits.words[1], bits.words[2]);
+    double radius = nu * exponential_minus_one(-2.0 * logarithm(u) / nu);
+    double t = sqrt(radius) * cosine_of_turns(uniform_from_32(bits.words[3]));
+    double value = (double)raw[components + chosen] + sigma * t + 0.0 * total;
+    i64 affine = source * call.affine_width + position;
+    call.paths[row * call.horizon + call.column + position] =
+        replace_extreme(call.scale[affine] * value + call.location[affine]);
+}

@@ -1,0 +1,102 @@
+// What every kernel knows of its plan: how much of the capacity is live, and how rows are counted.
+//
+// Grids cover the capacity; live extents, seed and first sample are data that the host writes before a run, so one
+// recorded graph serves every run. Arithmetic that the CPU device shares is written in the same order with the same
+// roundings (contraction is off, every fused multiply-add is spelled out), so that digits agree.
+#pragma once
+
+#ifdef NOWCAST_SHIM
+#include "shim/shim.h"
+#else
+// The next kernel may take its place as soon as all blocks of this one have theirs; it waits there.
+__device__ inline void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Waits until the kernel before this one is done and its results are there. Every thread of every kernel calls it, so
+// that done means that all kernels before are done too.
+__device__ inline void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// One entry point with one structure as its argument; at most `threads` threads in a block, at least `blocks` of them on
+// a multiprocessor. What it does before it
+// waits for the kernel before it may only read weights and live extents: those are copied before all kernels.
+#define KERNEL_AHEAD(name, Call, threads, blocks)                                                                      \
+    static __device__ __forceinline__ void name##_body(const Call& call);                                              \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ Call call) {            \
+        let_next_start();                                                                                              \
+        name##_body(call);                                                                                             \
+    }                                                                                                                  \
+    static __device__ __forceinline__ void name##_body(const Call& call)
+// As above, for kernels that have nothing to do before.
+#define KERNEL(name, Call, threads)                                                                                    \
+    static __device__ __forceinline__ void name##_body(const Call& call);                                              \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Call call) {                    \
+        let_next_start();                                                                                              \
+        wait_for_previous();                                                                                           \
+        name##_body(call);                                                                                             \
+    }                                                                                                                  \
+    static __device__ __forceinline__ void name##_body(const Call& call)
+// Shared memory whose size the launch decides.
+#define SHARED_MEMORY(name)                                                                                            \
+    extern __shared__ float4 name##_memory[];                                                                          \
+    float* name = reinterpret_cast<float*>(name##_memory)
+#endif
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+// The device's copy of a launch.
+struct Live {
+    int batch;
+    int context;
+    int samples;
+    u32 first_sample;
+    u32 seed_low;
+    u32 seed_high;
+    // How tokens are drawn from logits.
+    float temperature;
+    int top_k;
+    double top_p;
+    int both_filters;
+    int reserved;
+};
+
+// A number of rows: a fixed factor times live extents.
+struct Rows {
+    int fixed;
+    int batch;
+    int samples;
+    // Prepended tokens, or -1 where the context does not count.
+    int context;
+};
+
+__device__ inline int count(const Rows& rows, const Live* live) {
+    int product = rows.fixed;
+    if (rows.batch) product *= live->batch;
+    if (rows.samples) product *= live->samples;
+    if (rows.context >= 0) product *= live->context + rows.context;
+    return product;
+}
+
+// The place of this thread in a one-dimensional grid.
+__device__ inline i64 thread_index() {
+    return (i64)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+// The sum of lanes 0 to 15, in lane 0: the upper half is added to the lower until one is left.
+__device__ inline float sum_in_halves(float value) {
+    for (int half = 8; half > 0; half /= 2) value += __shfl_xor_sync(0xffffffffu, value, half);
+    return value;
+}
+
+__device__ inline float largest_of_warp(float value) {
+    for (int half = 16; half > 0; half /= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, half));
+    return value;
+}

@@ -1,0 +1,236 @@
+// Running statistics in f64 (Welford's form), in the order of `scaler.rs`.
+//
+// Only the sums are chains; one thread walks each of them while the divisions and roots between run in parallel.
+#include "plan.cuh"
+
+#define CHUNK 256
+#define CAUSAL_MINIMUM 0.1
+#define GLOBAL_MINIMUM 1e-3
+#define STATE_WIDTH 6
+
+enum { GLOBAL = 0, CAUSAL = 1, CAUSAL_PATCH = 2 };
+
+struct Statistics {
+    double count, sum, second_moment, mean, least_scale, greatest_scale;
+};
+
+__device__ inline double at_least_one(double value) {
+    return value > 1.0 ? value : 1.0;
+}
+
+__device__ inline double bounded_scale(double variance, double least, double greatest) {
+    double scale = sqrt(variance + CAUSAL_MINIMUM);
+    scale = scale > least ? scale : least;
+    return scale < greatest ? scale : greatest;
+}
+
+// Where one series or path reads and writes.
+template <typename Value>
+struct Points {
+    const Value* values;
+    // Null where every point is valid.
+    const float* mask;
+    float* scaled;
+    double* location;
+    double* scale;
+
+    __device__ double value(int index) const {
+        return (double)values[index];
+    }
+    __device__ double weight(int index) const {
+        return mask ? (double)mask[index] : 1.0;
+    }
+};
+
+// Replaces values by their sums from the first on, continuing `sum`; one thread.
+__device__ inline double running_sums(double* values, int size, double sum) {
+#pragma unroll 8
+    for (int index = 0; index < size; index++) {
+        sum += values[index];
+        values[index] = sum;
+    }
+    return sum;
+}
+
+// Bounds of all scales from the moments of the whole context.
+struct Whole {
+    double least_factor, greatest_factor;
+};
+
+// Continues the statistics over `length` points and scales them; all threads of the block take part. Statistics of a
+// patch hold for all its points where `kind` says so. `whole` is null where bounds (or, for the global scaler, mean and
+// scale) are known already.
+template <typename Value>
+__device__ __forceinline__ void continue_statistics(int kind, const Points<Value>& points, int length, int patch,
+                                                    const Whole* whole, Statistics* state) {
+    __shared__ double sums[CHUNK], counts[CHUNK];
+    __shared__ double before, squares;
+    bool causal = kind != GLOBAL;
+    // Sums and counts up to every point go where locations and scales will be.
+    if (causal || whole) {
+        for (int start = 0; start < length; start += CHUNK) {
+            int size = length - start < CHUNK ? length - start : CHUNK;
+            for (int index = threadIdx.x; index < size; index += blockDim.x) {
+                counts[index] = points.weight(start + index);
+                sums[index] = counts[index] * points.value(start + index);
+            }
+            __syncthreads();
+            if (threadIdx.x == 0) state->sum = running_sums(sums, size, state->sum);
+            if (threadIdx.x == 32) state->count = running_sums(counts, size, state->count);
+            __syncthreads();
+            for (int index = threadIdx.x; index < size; index += blockDim.x) {
+                points.location[start + index] = sums[index] / at_least_one(counts[index]);
+                points.scale[start + index] = counts[index];
+            }
+            __syncthreads();
+        }
+    }
+    double mean = state->sum / at_least_one(state->count);
+    if (!isfinite(mean)) mean = 0.0;
+    if (threadIdx.x == 0) {
+        before = state->mean;
+        squares = 0.0;
+    }
+    __syncthreads();
+    // Second moments about the running mean and, for the bounds, about the mean of all.
+    for (int start = 0; start < length && (causal || whole); start += CHUNK) {
+        int size = length - start < CHUNK ? length - start : CHUNK;
+        for (int index = threadIdx.x; index < size; index += blockDim.x) {
+            double value = points.value(start + index), weight = points.weight(start + index);
+            double previous = index == 0 ? before : points.location[start + index - 1];
+            sums[index] = (value - previous) * (value - points.location[start + index]) * weight;
+            double apart = (value - mean) * weight;
+            counts[index] = apart * apart;
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) state->second_moment = running_sums(sums, size, state->second_moment);
+        if (threadIdx.x == 32 && whole) squares = running_sums(counts, size, squares);
+        if (threadIdx.x == 64 || blockDim.x <= 64) before = points.location[start + size - 1];
+        __syncthreads();
+        for (int index = threadIdx.x; index < size; index += blockDim.x) {
+            double above = at_least_one(points.scale[start + index]) - 1.0;
+            points.scale[start + index] = sums[index] / at_least_one(above);
+        }
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) {
+        if (whole) {
+            double variance = squares / at_least_one(state->count);
+            if (kind == GLOBAL) {
+                *state = Statistics{0.0, 0.0, 0.0, mean, sqrt(variance + GLOBAL_MINIMUM), state->greatest_scale};
+            } else if (whole->greatest_factor != 0.0) {
+                double scale = sqrt(variance + CAUSAL_MINIMUM), least = scale * whole->least_factor;
+                state->least_scale = CAUSAL_MINIMUM > least ? CAUSAL_MINIMUM : least;
+                state->greatest_scale = scale * whole->greatest_factor;
+            }
+        }
+        if (causal) state->mean = before;
+    }
+    __syncthreads();
+    for (int index = threadIdx.x; index < length; index += blockDim.x) {
+        double location = state->mean, scale = state->least_scale;
+        int source = kind == CAUSAL_PATCH ? index / patch * patch + patch - 1 : index;
+        if (causal) {
+            location = points.location[source];
+            scale = bounded_scale(points.scale[source], state->least_scale, state->greatest_scale);
+        }
+        points.scaled[index] = (float)((points.value(index) - location) / scale);
+        // The last point of a patch keeps its own values until all others have read them.
+        if (source != index || !causal) {
+            points.location[index] = location;
+            points.scale[index] = scale;
+        }
+    }
+    __syncthreads();
+    if (kind == GLOBAL) return;
+    for (int index = threadIdx.x; index < length; index += blockDim.x) {
+        bool own = kind == CAUSAL || index % patch == patch - 1;
+        if (own) points.scale[index] = bounded_scale(points.scale[index], state->least_scale, state->greatest_scale);
+    }
+}
+
+__device__ inline void load_state(Statistics* state, const double* from) {
+    *state = Statistics{from[0], from[1], from[2], from[3], from[4], from[5]};
+}
+
+__device__ inline void store_state(double* to, const Statistics* state) {
+    to[0] = state->count;
+    to[1] = state->sum;
+    to[2] = state->second_moment;
+    to[3] = state->mean;
+    to[4] = state->least_scale;
+    to[5] = state->greatest_scale;
+}
+
+struct ScaleContext {
+    const float* values;
+    const float* mask;
+    float* scaled;
+    double* location;
+    double* scale;
+    double* state;
+    const Live* live;
+    Rows series;
+    // Rows of `values`, `patch` points each.
+    Rows rows;
+    int patch;
+    int kind;
+    // 10^-exponent and 10^exponent, or zeros where nothing is stabilised.
+    double least_factor;
+    double greatest_factor;
+};
+
+// Grid: series.
+KERNEL(scale_context, ScaleContext, CHUNK) {
+    __shared__ Statistics state;
+    int series = count(call.series, call.live);
+    if ((int)blockIdx.x >= series) return;
+    int length = count(call.rows, call.live) / series * call.patch;
+    i64 start = (i64)blockIdx.x * length;
+    Points<float> points = {call.values + start, call.mask + start, call.scaled + start, call.location + start,
+                            call.scale + start};
+    if (threadIdx.x == 0) {
+        state = Statistics{0.0, 0.0, 0.0, 0.0, __longlong_as_double((i64)0xfff0000000000000ull),
+                           __longlong_as_double(0x7ff0000000000000ll)};
+    }
+    __syncthreads();
+    Whole whole = {call.least_factor, call.greatest_factor};
+    bool bounded = call.kind == GLOBAL || call.greatest_factor != 0.0;
+    continue_statistics(call.kind, points, length, call.patch, bounded ? &whole : nullptr, &state);
+    if (threadIdx.x == 0) store_state(call.state + (i64)blockIdx.x * STATE_WIDTH, &state);
+}
+
+struct ScaleStep {
+    // [paths, horizon]
+    const double* paths;
+    // Statistics of each series to start from, or null to continue those of the paths.
+    const double* context_state;
+    double* state;
+    float* scaled;
+    double* location;
+    double* scale;
+    const Live* live;
+    Rows rows;
+    int horizon;
+    int column;
+    int patch;
+    int kind;
+};
+
+// Grid: paths.
+KERNEL(scale_step, ScaleStep, CHUNK) {
+    __shared__ Statistics state;
+    i64 row = blockIdx.x;
+    if (row >= count(call.rows, call.live)) return;
+    if (threadIdx.x == 0) {
+        const double* from = call.context_state ? call.context_state + row / call.live->samples * STATE_WIDTH
+                                                : call.state + row * STATE_WIDTH;
+        load_state(&state, from);
+    }
+    __syncthreads();
+    i64 start = row * call.patch;
+    Points<double> points = {call.paths + row * call.horizon + call.column, nullptr, call.scaled + start,
+                             call.location + start, call.scale + start};
+    continue_statistics(call.kind, points, call.patch, call.patch, nullptr, &state);
+    if (threadIdx.x == 0) store_state(call.state + row * STATE_WIDTH, &state);
+}

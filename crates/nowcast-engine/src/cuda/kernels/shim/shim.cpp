@@ -1,0 +1,188 @@
+// The scheduler of the fibers. See shim.h.
+#include "shim.h"
+
+#include <sys/mman.h>
+
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+namespace shim {
+
+Three grid_size, block_index, block_size, thread;
+float4* dynamic_memory;
+
+namespace {
+
+const unsigned MOST_THREADS = 1024;
+const size_t STACK = 64 * 1024;
+const size_t DYNAMIC_BYTES = 232 * 1024;
+
+enum State { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, DONE };
+
+#if defined(__x86_64__)
+// Saves the registers a call preserves on one stack and takes them from another.
+extern "C" void shim_switch(void** save, void* to);
+asm(R"(
+.text
+.globl shim_switch
+.type shim_switch,@function
+shim_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+.size shim_switch,.-shim_switch
+)");
+typedef void* Place;
+#else
+typedef ucontext_t Place;
+#endif
+
+State states[MOST_THREADS];
+Place places[MOST_THREADS];
+Place scheduler;
+char* stacks;
+unsigned exchange[MOST_THREADS];
+unsigned current, threads;
+void (*body)(const void*);
+const void* argument;
+
+void to_scheduler() {
+#if defined(__x86_64__)
+    shim_switch(&places[current], scheduler);
+#else
+    swapcontext(&places[current], &scheduler);
+#endif
+}
+
+void to_thread(unsigned index) {
+    current = index;
+    thread = Three{index, 0, 0};
+#if defined(__x86_64__)
+    shim_switch(&scheduler, places[index]);
+#else
+    swapcontext(&scheduler, &places[index]);
+#endif
+}
+
+void enter() {
+    body(argument);
+    states[current] = DONE;
+    to_scheduler();
+}
+
+void prepare(unsigned index) {
+    char* stack = stacks + index * STACK;
+    states[index] = READY;
+#if defined(__x86_64__)
+    // As if `enter` had been called: six saved registers, its address, and a return address that is never used.
+    void** top = reinterpret_cast<void**>(stack + STACK) - 2;
+    top[0] = reinterpret_cast<void*>(enter);
+    top[1] = nullptr;
+    places[index] = top - 6;
+    memset(top - 6, 0, 6 * sizeof(void*));
+#else
+    getcontext(&places[index]);
+    places[index].uc_stack.ss_sp = stack;
+    places[index].uc_stack.ss_size = STACK;
+    places[index].uc_link = nullptr;
+    makecontext(&places[index], enter, 0);
+#endif
+}
+
+// Lets go whoever waits for nobody any more; false where all are done.
+bool release() {
+    bool all_at_barrier = true, any_left = false, released = false;
+    for (unsigned index = 0; index < threads; index++) {
+        any_left |= states[index] != DONE;
+        all_at_barrier &= states[index] == DONE || states[index] == AT_BLOCK_BARRIER;
+    }
+    if (!any_left) return false;
+    for (unsigned first = 0; first < threads; first += 32) {
+        unsigned last = first + 32 < threads ? first + 32 : threads;
+        bool warp_waits = true;
+        for (unsigned index = first; index < last; index++) {
+            warp_waits &= states[index] == DONE || states[index] == AT_WARP_BARRIER;
+        }
+        for (unsigned index = first; index < last; index++) {
+            bool free = (all_at_barrier && states[index] == AT_BLOCK_BARRIER) ||
+                        (warp_waits && states[index] == AT_WARP_BARRIER);
+            if (free) states[index] = READY;
+            released |= free;
+        }
+    }
+    if (!released) {
+        fprintf(stderr, "threads of block %u %u %u wait for each other at different barriers\n", block_index.x,
+                block_index.y, block_index.z);
+        abort();
+    }
+    return true;
+}
+
+void run_block() {
+    for (unsigned index = 0; index < threads; index++) prepare(index);
+    do {
+        for (unsigned index = 0; index < threads; index++) {
+            if (states[index] == READY) to_thread(index);
+        }
+    } while (release());
+}
+
+}  // namespace
+
+void block_barrier() {
+    states[current] = AT_BLOCK_BARRIER;
+    to_scheduler();
+}
+
+void warp_barrier() {
+    states[current] = AT_WARP_BARRIER;
+    to_scheduler();
+}
+
+unsigned& exchanged(unsigned lane) {
+    return exchange[current / 32 * 32 + lane];
+}
+
+void run(const unsigned grid[3], unsigned block, unsigned shared_bytes, void (*entry)(const void*), const void* call) {
+    if (block > MOST_THREADS || shared_bytes > DYNAMIC_BYTES) {
+        fprintf(stderr, "a block of %u threads with %u bytes does not fit\n", block, shared_bytes);
+        abort();
+    }
+    if (!stacks) {
+        size_t bytes = MOST_THREADS * STACK;
+        void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED) abort();
+        stacks = static_cast<char*>(memory);
+        dynamic_memory = static_cast<float4*>(aligned_alloc(64, DYNAMIC_BYTES));
+    }
+    grid_size = Three{grid[0], grid[1], grid[2]};
+    block_size = Three{block, 1, 1};
+    threads = block;
+    body = entry;
+    argument = call;
+    for (unsigned z = 0; z < grid[2]; z++) {
+        for (unsigned y = 0; y < grid[1]; y++) {
+            for (unsigned x = 0; x < grid[0]; x++) {
+                block_index = Three{x, y, z};
+                // What nobody wrote is NaN, as in the arena.
+                memset(dynamic_memory, 0xff, shared_bytes);
+                run_block();
+            }
+        }
+    }
+}
+
+}  // namespace shim

@@ -1,0 +1,32 @@
+//! The CUDA device: every operation of a plan as a kernel of our own, a whole forecast as one graph.
+//!
+//! The driver and the compiler (NVRTC) are looked for at run time, so one binary runs with and without a GPU. Kernels
+//! travel as sources, because one binary then serves every architecture the installed compiler knows; what it makes of
+//! them is kept on disk. A plan becomes a list of launches whose arguments never change: what varies from run to run
+//! is a small structure in the device's memory. Sums keep the order of the CPU device, and digits its own.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `machine` | what the device needs of a driver |
+//! | `driver` | the NVIDIA driver |
+//! | `nvrtc`, `cubin_cache` | from sources to machine code, once per architecture |
+//! | `kernel`, `argument` | which kernels there are, and how their arguments lie in memory |
+//! | `weights` | packing and uploading |
+//! | `record` | from operations to launches |
+//! | `executable` | memory of a plan, runs, graphs |
+//! | `emulator` | the same kernels compiled for this processor, for tests |
+
+mod argument;
+mod cubin_cache;
+mod device;
+mod driver;
+#[cfg(feature = "emulation")]
+mod emulator;
+mod executable;
+mod kernel;
+mod machine;
+mod nvrtc;
+mod record;
+mod weights;
+
+pub use device::CudaDevice;

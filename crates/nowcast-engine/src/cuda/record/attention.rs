@@ -1,0 +1,163 @@
+//! Attention.
+
+use super::rotary::interleaved;
+use super::{Recorder, Shape, int, rows};
+use crate::cuda::argument::{KernelRows, argument};
+use crate::cuda::kernel::Kernel;
+use crate::error::Result;
+use crate::kv_cache::LayerCache;
+use crate::operation::{AppendCache, AttendContext, AttendGroup, AttendPaths, CachePart, RotateQuery, Tokens};
+use crate::plan::Tensor;
+
+argument! {
+    /// `Attention` in attention.cu.
+    AttentionArgument {
+        query: u64, prefix_keys: u64, prefix_values: u64, suffix_keys: u64, suffix_values: u64, output: u64, live: u64,
+        series: KernelRows, rows: KernelRows, context: KernelRows,
+        query_width: i32, query_column: i32, output_width: i32, heads: i32, head_dim: i32, prefix_capacity: i32,
+        suffix_capacity: i32, tokens: i32, seen: i32, hidden: i32, tile_rows: i32, score_stride: i32,
+        staged: i32, is_fresh: i32, key_column: i32, value_column: i32, interleaved: i32, reserved: i32, table: u64,
+    }
+}
+
+argument! {
+    /// `GroupAttention` in attention.cu.
+    GroupAttentionArgument {
+        input: u64, groups: u64, output: u64, live: u64, inner: KernelRows,
+        variates: i32, heads: i32, head_dim: i32, reserved: i32,
+    }
+}
+
+/// Rows of a block at most; `TILE_ROWS` in attention.cu.
+const TILE_ROWS: usize = 8;
+const THREADS: usize = 128;
+/// Shared memory that leaves a multiprocessor room for a second block.
+const COMFORTABLE_BYTES: usize = 96 * 1024;
+
+/// Tokens of a context that is staged whole.
+const MOST_STAGED_TOKENS: usize = 64;
+
+/// Tokens of a context that attends to its projections; more tiles would each rotate all keys again.
+const MOST_FRESH_TOKENS: usize = 16;
+
+/// Shared memory for a context that is staged whole, so that one wait for memory serves all keys; 0 if it is long.
+fn staged_bytes(cache: &LayerCache) -> usize {
+    let head = cache.shape.head_dim * cache.capacity();
+    if cache.capacity() <= MOST_STAGED_TOKENS && head.is_multiple_of(4) { 2 * head * 4 } else { 0 }
+}
+
+/// What the two kinds of attention over a cache do not share.
+struct Queries {
+    name: &'static str,
+    query: Tensor,
+    column: usize,
+    output: Tensor,
+    /// Queries of each path; 0 for the context's own tokens.
+    tokens: usize,
+    seen: usize,
+    hidden: usize,
+}
+
+impl Recorder<'_> {
+    pub(super) fn attend_context(&mut self, op: &AttendContext) -> Result<()> {
+        let (query, column, output) = (op.query, op.query_column, op.output);
+        let queries = Queries { name: "AttendContext", query, column, output, tokens: 0, seen: 0, hidden: 0 };
+        self.attend(&op.cache, &queries, None)
+    }
+
+    /// Whether a context is short enough to attend to projections that have yet to go into the cache.
+    pub(super) fn attends_fresh(append: &AppendCache, queries: &RotateQuery, attend: &AttendContext) -> bool {
+        attend.tokens == Tokens::All
+            && append.part == CachePart::Context
+            && attend.query == append.input
+            && attend.query_column == queries.column
+            && attend.cache.context_keys == append.cache.context_keys
+            && attend.cache.shape.context == append.cache.shape.context
+            && attend.cache.capacity() <= MOST_FRESH_TOKENS
+            && staged_bytes(&attend.cache) > 0
+    }
+
+    /// Rotates, fills the cache and attends in one launch.
+    pub(super) fn attend_fresh(&mut self, append: &AppendCache, op: &AttendContext) -> Result<()> {
+        let (query, column, output) = (op.query, op.query_column, op.output);
+        let queries = Queries { name: "AttendContext", query, column, output, tokens: 0, seen: 0, hidden: 0 };
+        self.attend(&op.cache, &queries, Some(append))
+    }
+
+    pub(super) fn attend_paths(&mut self, op: &AttendPaths) -> Result<()> {
+        let (query, column, output) = (op.query, op.query_column, op.output);
+        let (tokens, seen, hidden) = (op.tokens, op.seen, op.hidden);
+        let queries = Queries { name: "AttendPaths", query, column, output, tokens, seen, hidden };
+        self.attend(&op.cache, &queries, None)
+    }
+
+    /// `fresh` names the keys and values that are to be put into the cache first.
+    fn attend(&mut self, cache: &LayerCache, queries: &Queries, fresh: Option<&AppendCache>) -> Result<()> {
+        let shape = cache.shape;
+        let series = self.most(shape.series)?;
+        let series_rows = self.most(queries.query.rows)?.div_ceil(series.max(1));
+        // A multiple of four keeps what follows aligned.
+        let score_stride = (cache.capacity() + queries.seen + queries.tokens).next_multiple_of(4);
+        let bytes = |tile: usize| (TILE_ROWS * shape.head_dim + tile * score_stride) * 4;
+        let mut tile = TILE_ROWS;
+        while tile > 1 && bytes(tile) > COMFORTABLE_BYTES {
+            tile /= 2;
+        }
+        let staged = staged_bytes(cache);
+        let rotation = fresh.and_then(|append| append.rotation);
+        let (suffix_keys, suffix_values) = cache.suffix.map_or((0, 0), |(k, v)| (self.at(k), self.at(v)));
+        let argument = AttentionArgument {
+            query: self.at(queries.query),
+            prefix_keys: self.at(cache.context_keys),
+            prefix_values: self.at(cache.context_values),
+            suffix_keys,
+            suffix_values,
+            output: self.at(queries.output),
+            live: self.live,
+            series: rows(shape.series)?,
+            rows: rows(queries.query.rows)?,
+            context: rows(shape.context)?,
+            query_width: int(queries.query.width)?,
+            query_column: int(queries.column)?,
+            output_width: int(queries.output.width)?,
+            heads: int(shape.heads)?,
+            head_dim: int(shape.head_dim)?,
+            prefix_capacity: int(cache.capacity())?,
+            suffix_capacity: int(shape.steps)?,
+            tokens: int(queries.tokens)?,
+            seen: int(queries.seen)?,
+            hidden: int(queries.hidden)?,
+            tile_rows: int(tile)?,
+            score_stride: int(score_stride)?,
+            staged: (staged > 0).into(),
+            is_fresh: fresh.is_some().into(),
+            key_column: fresh.map_or(Ok(0), |append| int(append.key_column))?,
+            value_column: fresh.map_or(Ok(0), |append| int(append.value_column))?,
+            interleaved: rotation.map_or(0, |rotation| interleaved(&rotation.rotary)),
+            reserved: 0,
+            table: rotation.map_or(0, |rotation| self.at(rotation.table)),
+        };
+        let grid = [series_rows.div_ceil(tile), shape.heads, series];
+        let shape = Shape { grid, threads: THREADS, shared_bytes: bytes(tile) + staged };
+        self.launch(queries.name, Kernel::Attention, shape, argument)
+    }
+
+    pub(super) fn attend_group(&mut self, op: &AttendGroup) -> Result<()> {
+        let head_dim = op.output.width / op.heads;
+        let argument = GroupAttentionArgument {
+            input: self.at(op.qkv),
+            groups: self.at(op.groups),
+            output: self.at(op.output),
+            live: self.live,
+            inner: rows(op.inner)?,
+            variates: int(op.variates)?,
+            heads: int(op.heads)?,
+            head_dim: int(head_dim)?,
+            reserved: 0,
+        };
+        let grid = [self.most(op.inner)?, op.heads, self.plan.capacity().batch];
+        let shared_bytes = THREADS / 32 * 2 * op.variates * 4;
+        let shape = Shape { grid, threads: THREADS, shared_bytes };
+        self.launch("AttendGroup", Kernel::GroupAttention, shape, argument)
+    }
+}

@@ -1,0 +1,75 @@
+//! Mixtures and draws.
+
+use super::{Recorder, Shape, int, rows};
+use crate::cuda::argument::{KernelRows, argument};
+use crate::cuda::kernel::Kernel;
+use crate::error::Result;
+use crate::head::Head;
+use crate::operation::{ActivateMixture, DrawMixture};
+
+argument! {
+    /// `Activate` in mixture.cu.
+    ActivateArgument {
+        parameters: u64, degrees_of_freedom: u64, location: u64, scale: u64, logits: u64, live: u64, rows: KernelRows,
+        positions: i32, components: i32, parameter_width: i32, has_logits: i32,
+    }
+}
+
+argument! {
+    /// `Draw` in mixture.cu.
+    DrawArgument {
+        parameters: u64, location: u64, scale: u64, streams: u64, paths: u64, live: u64, rows: KernelRows,
+        parameter_width: i32, affine_width: i32, positions: i32, components: i32, has_logits: i32, horizon: i32,
+        column: i32, step: i32, shared: i32, reserved: i32,
+    }
+}
+
+fn has_logits(head: Head) -> i32 {
+    matches!(head, Head::Mixture { .. }).into()
+}
+
+impl Recorder<'_> {
+    pub(super) fn activate_mixture(&mut self, op: &ActivateMixture) -> Result<()> {
+        let components = op.head.components();
+        let argument = ActivateArgument {
+            parameters: self.at(op.parameters),
+            degrees_of_freedom: self.at(op.degrees_of_freedom),
+            location: self.at(op.location),
+            scale: self.at(op.scale),
+            logits: self.at(op.logits),
+            live: self.live,
+            rows: rows(op.parameters.rows)?,
+            positions: int(op.positions)?,
+            components: int(components)?,
+            parameter_width: int(op.parameters.width)?,
+            has_logits: has_logits(op.head),
+        };
+        let shape = Shape::flat(self.most(op.parameters.rows)? * op.positions * components, 256);
+        self.launch("ActivateMixture", Kernel::ActivateMixture, shape, argument)
+    }
+
+    pub(super) fn draw(&mut self, kernel: Kernel, op: &DrawMixture) -> Result<()> {
+        let argument = DrawArgument {
+            parameters: self.at(op.parameters),
+            location: self.at(op.location),
+            scale: self.at(op.scale),
+            streams: self.at(op.streams),
+            paths: self.at(op.paths),
+            live: self.live,
+            rows: rows(op.paths.rows)?,
+            parameter_width: int(op.parameters.width)?,
+            affine_width: int(op.location.width)?,
+            positions: int(op.positions)?,
+            components: int(op.head.components())?,
+            has_logits: has_logits(op.head),
+            horizon: int(op.paths.width)?,
+            column: int(op.column)?,
+            step: int(op.step)?,
+            shared: op.shared.into(),
+            reserved: 0,
+        };
+        let shape = Shape::flat(self.most(op.paths.rows)? * op.positions, 128);
+        let name = if kernel == Kernel::MeanMixture { "MeanMixture" } else { "SampleMixture" };
+        self.launch(name, kernel, shape, argument)
+    }
+}

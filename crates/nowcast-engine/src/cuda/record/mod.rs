@@ -1,0 +1,238 @@
+//! From the operations of a plan to launches whose arguments never change.
+//!
+//! Grids cover the plan's capacity; kernels look up how much of it is live. One file for each family of kernels.
+
+mod attention;
+mod linear;
+mod mixture;
+mod rotary;
+mod rows;
+mod scaler;
+mod tokens;
+mod transfer;
+
+pub(super) use transfer::{MOST_PIECES, Piece, transfer};
+
+use std::sync::Arc;
+
+use super::argument::{Argument, KernelRows};
+use super::device::CudaWeights;
+use super::kernel::Kernel;
+use super::machine::{DeviceMemory, KernelLaunch};
+use crate::error::{Error, Result};
+use crate::extent::{Live, Rows};
+use crate::operation::{AppendCache, Operation};
+use crate::plan::{Plan, Section, Tensor};
+use crate::rotary::Rotary;
+
+/// Launches of a plan, and the memory they need besides its arena.
+pub(super) struct Recording {
+    /// Prefill, then decode.
+    pub(super) sections: [Vec<KernelLaunch>; 2],
+    /// Live extents at its start, then scratch and constants.
+    pub(super) extra: DeviceMemory,
+    /// Whether the prefill does without the number of samples.
+    pub(super) defers: bool,
+}
+
+/// Room for the live extents, and distance of what follows.
+const ALIGNMENT: usize = 256;
+
+/// Blocks that a grid can have in its second and third direction.
+const MOST_SIDE_BLOCKS: usize = 65_535;
+
+/// Records a plan over an arena.
+pub(super) fn record(weights: &Arc<CudaWeights>, plan: &Plan, arena: u64) -> Result<Recording> {
+    let sections = [Section::Prefill, Section::Decode];
+    let mut rotaries: Vec<Rotary> = Vec::new();
+    let mut scale_rows = 0;
+    for operation in sections.iter().flat_map(|&section| plan.operations(section)) {
+        match operation {
+            Operation::RotaryTable(op) if !rotaries.contains(&op.rotary) => rotaries.push(op.rotary),
+            Operation::Linear(op) => scale_rows = scale_rows.max(count(op.input.rows, plan.capacity())?),
+            _ => {}
+        }
+    }
+    let constants: Vec<u8> = rotaries.iter().flat_map(Rotary::constants).flat_map(f64::to_ne_bytes).collect();
+    let scales = (scale_rows * size_of::<f64>()).next_multiple_of(ALIGNMENT);
+    let contents = [vec![0; ALIGNMENT + scales], constants].concat();
+    let extra = DeviceMemory::holding(&weights.machine, &contents, "the plan")?;
+    let mut recorder = Recorder {
+        weights,
+        plan,
+        arena,
+        live: extra.address(),
+        row_scale: extra.address() + ALIGNMENT as u64,
+        constants: extra.address() + (ALIGNMENT + scales) as u64,
+        rotaries,
+        next: (0, 0),
+        launches: Vec::new(),
+    };
+    let mut record = |section: Section| -> Result<Vec<KernelLaunch>> {
+        let operations = plan.operations(section);
+        let mut place = 0;
+        while let Some(operation) = operations.get(place) {
+            let following = &operations[place + 1..];
+            recorder.next = recorder.weights_of_next(following);
+            place += match operation {
+                Operation::AppendCache(append) => recorder.append_with(append, following)?,
+                _ => recorder.operation(operation).map(|()| 1)?,
+            };
+        }
+        Ok(std::mem::take(&mut recorder.launches))
+    };
+    let sections = [record(Section::Prefill)?, record(Section::Decode)?];
+    let mut defers = true;
+    let prefill = plan.operations(Section::Prefill).iter();
+    prefill.for_each(|operation| {
+        // A suffix is named with its cache, but only paths write it.
+        operation.each_tensor(&mut |tensor| defers &= !tensor.rows.counts_samples());
+    });
+    Ok(Recording { sections, extra, defers })
+}
+
+/// Live rows at full capacity; kernels count in 32 bits.
+fn count(rows: Rows, capacity: Live) -> Result<usize> {
+    rows.checked_count(capacity).filter(|&count| i32::try_from(count).is_ok()).ok_or(Error::Overflow)
+}
+
+/// What all recording functions know.
+struct Recorder<'a> {
+    weights: &'a CudaWeights,
+    plan: &'a Plan,
+    arena: u64,
+    live: u64,
+    row_scale: u64,
+    constants: u64,
+    rotaries: Vec<Rotary>,
+    /// Address and bytes of the weights of the next product.
+    next: (u64, u64),
+    launches: Vec<KernelLaunch>,
+}
+
+/// Shape of a launch.
+struct Shape {
+    grid: [usize; 3],
+    threads: usize,
+    shared_bytes: usize,
+}
+
+impl Shape {
+    /// One thread for each of `count` things.
+    fn flat(count: usize, threads: usize) -> Self {
+        Self { grid: [count.div_ceil(threads), 1, 1], threads, shared_bytes: 0 }
+    }
+}
+
+impl Recorder<'_> {
+    fn operation(&mut self, operation: &Operation) -> Result<()> {
+        match operation {
+            Operation::ScaleContext(op) => self.scale_context(op),
+            Operation::ScaleStep(op) => self.scale_step(op),
+            Operation::PrependLabel(op) => self.prepend_label(op),
+            Operation::Linear(op) => self.linear(op),
+            Operation::Norm(op) => self.norm(op),
+            Operation::SwiGlu(op) => self.swiglu(op),
+            Operation::Add(op) => self.add(op),
+            Operation::RotaryTable(op) => self.rotary_table(op),
+            Operation::RotateQuery(op) => self.rotate_query(op),
+            Operation::AppendCache(op) => self.append_cache(op, None),
+            Operation::AttendContext(op) => self.attend_context(op),
+            Operation::AttendPaths(op) => self.attend_paths(op),
+            Operation::AttendGroup(op) => self.attend_group(op),
+            Operation::LastRow(op) => self.last_row(op),
+            Operation::RepeatRows(op) => self.repeat_rows(op),
+            Operation::Embed(op) => self.embed(op),
+            Operation::QuantiseBits(op) => self.quantise_bits(op),
+            Operation::SampleToken(op) => self.sample_token(op),
+            Operation::ActivateMixture(op) => self.activate_mixture(op),
+            Operation::MeanMixture(op) => self.draw(Kernel::MeanMixture, op),
+            Operation::SampleMixture(op) => self.draw(Kernel::SampleMixture, op),
+            Operation::OverwriteExogenous(op) => self.overwrite_exogenous(op),
+        }
+    }
+
+    /// Records an `AppendCache` together with what follows it, if one kernel does both, and returns how many operations
+    /// that were: queries that rotate by the same table, and a short context that attends to what is appended.
+    fn append_with(&mut self, append: &AppendCache, following: &[Operation]) -> Result<usize> {
+        let Some(Operation::RotateQuery(queries)) = following.first() else {
+            return self.append_cache(append, None).map(|()| 1);
+        };
+        if !Self::rotates_with(append, queries) {
+            return self.append_cache(append, None).map(|()| 1);
+        }
+        if let Some(Operation::AttendContext(attend)) = following.get(1) {
+            let projections = append.input;
+            let mut is_last = !self.plan.kept().iter().any(|kept| kept.index == projections.index);
+            let decode = self.plan.operations(Section::Decode);
+            following[2..].iter().chain(decode).for_each(|operation| {
+                operation.each_tensor(&mut |tensor| is_last &= tensor.index != projections.index);
+            });
+            if is_last && Self::attends_fresh(append, queries, attend) {
+                return self.attend_fresh(append, attend).map(|()| 3);
+            }
+        }
+        self.append_cache(append, Some(queries)).map(|()| 2)
+    }
+
+    /// Where the weights of the next product lie, for a kernel to ask for them early.
+    fn weights_of_next(&self, following: &[Operation]) -> (u64, u64) {
+        let next = following.iter().find_map(|operation| match operation {
+            Operation::Linear(op) => Some(&self.weights.linears[op.weight.index]),
+            _ => None,
+        });
+        next.map_or((0, 0), |linear| (linear.weight_address(), linear.weight_bytes() as u64))
+    }
+
+    /// Address of a tensor.
+    fn at(&self, tensor: Tensor) -> u64 {
+        self.arena + self.plan.offset(tensor) as u64
+    }
+
+    /// Rows at full capacity.
+    fn most(&self, rows: Rows) -> Result<usize> {
+        count(rows, self.plan.capacity())
+    }
+
+    fn launch(
+        &mut self,
+        operation: &'static str,
+        kernel: Kernel,
+        shape: Shape,
+        argument: impl Into<Argument>,
+    ) -> Result<()> {
+        let Shape { grid, threads, shared_bytes } = shape;
+        if grid.contains(&0) {
+            return Ok(());
+        }
+        if grid[0] > i32::MAX as usize || grid[1].max(grid[2]) > MOST_SIDE_BLOCKS {
+            return Err(Error::Device(format!(
+                "{operation} is too large for one launch ({grid:?} blocks): forecast fewer series at once"
+            )));
+        }
+        if shared_bytes > self.weights.machine.most_shared_bytes() {
+            return Err(Error::Device(format!(
+                "{operation} needs {shared_bytes} bytes of shared memory, more than the GPU has: shorten the context \
+                 or use the CPU"
+            )));
+        }
+        self.launches.push(KernelLaunch {
+            kernel,
+            grid: grid.map(|blocks| blocks as u32),
+            threads: threads as u32,
+            shared_bytes: shared_bytes as u32,
+            argument: argument.into(),
+            operation,
+        });
+        Ok(())
+    }
+}
+
+fn rows(rows: Rows) -> Result<KernelRows> {
+    KernelRows::new(rows).ok_or(Error::Overflow)
+}
+
+/// A number as kernels take it.
+fn int(value: usize) -> Result<i32> {
+    i32::try_from(value).map_err(|_| Error::Overflow)
+}

@@ -1,0 +1,139 @@
+//! Operations that move or combine rows.
+
+use super::{Recorder, Shape, int, rows};
+use crate::cuda::argument::{KernelRows, argument};
+use crate::cuda::kernel::Kernel;
+use crate::error::Result;
+use crate::operation::{Add, LastRow, Norm, OverwriteExogenous, PrependLabel, SwiGlu};
+
+argument! {
+    /// `PrependLabel` in rows.cu.
+    PrependLabelArgument {
+        input: u64, output: u64, target: u64, exogenous: u64, live: u64, series: KernelRows, rows: KernelRows,
+        width: i32, variates: i32, exogenous_variates: i32, reserved: i32,
+    }
+}
+
+argument! {
+    /// `LastRow` in rows.cu.
+    LastRowArgument {
+        input: u64, output: u64, live: u64, series: KernelRows, rows: KernelRows, width: i32, reserved: i32,
+    }
+}
+
+argument! {
+    /// `OverwriteExogenous` in rows.cu.
+    OverwriteExogenousArgument {
+        paths: u64, future: u64, live: u64, rows: KernelRows, horizon: i32, known: i32, column: i32, columns: i32,
+        variates: i32, exogenous: i32,
+    }
+}
+
+argument! {
+    /// `Add` in rows.cu.
+    AddArgument { left: u64, right: u64, output: u64, live: u64, rows: KernelRows, width: i32, reserved: i32 }
+}
+
+argument! {
+    /// `Norm` in rows.cu.
+    NormArgument { input: u64, scale: u64, output: u64, live: u64, rows: KernelRows, width: i32, epsilon: f32 }
+}
+
+argument! {
+    /// `SwiGlu` in rows.cu.
+    SwiGluArgument { input: u64, output: u64, live: u64, rows: KernelRows, hidden: i32, reserved: i32 }
+}
+
+impl Recorder<'_> {
+    pub(super) fn prepend_label(&mut self, op: &PrependLabel) -> Result<()> {
+        let label = |vector: crate::weights::VectorId| self.weights.vectors[vector.index].address();
+        let argument = PrependLabelArgument {
+            input: self.at(op.input),
+            output: self.at(op.output),
+            target: label(op.target),
+            exogenous: label(op.exogenous),
+            live: self.live,
+            series: rows(op.series)?,
+            rows: rows(op.input.rows)?,
+            width: int(op.input.width)?,
+            variates: int(op.variates)?,
+            exogenous_variates: int(op.exogenous_variates)?,
+            reserved: 0,
+        };
+        let shape = Shape::flat(self.most(op.output.rows)? * op.input.width, 256);
+        self.launch("PrependLabel", Kernel::PrependLabel, shape, argument)
+    }
+
+    pub(super) fn last_row(&mut self, op: &LastRow) -> Result<()> {
+        let words = op.output.width * op.output.element.bytes() / 4;
+        let argument = LastRowArgument {
+            input: self.at(op.input),
+            output: self.at(op.output),
+            live: self.live,
+            series: rows(op.series)?,
+            rows: rows(op.input.rows)?,
+            width: int(words)?,
+            reserved: 0,
+        };
+        let shape = Shape::flat(self.most(op.series)? * words, 256);
+        self.launch("LastRow", Kernel::LastRow, shape, argument)
+    }
+
+    pub(super) fn overwrite_exogenous(&mut self, op: &OverwriteExogenous) -> Result<()> {
+        let argument = OverwriteExogenousArgument {
+            paths: self.at(op.paths),
+            future: self.at(op.future),
+            live: self.live,
+            rows: rows(op.paths.rows)?,
+            horizon: int(op.paths.width)?,
+            known: int(op.future.width)?,
+            column: int(op.columns.start)?,
+            columns: int(op.columns.len())?,
+            variates: int(op.variates)?,
+            exogenous: int(op.exogenous)?,
+        };
+        let shape = Shape::flat(self.most(op.paths.rows)? * op.columns.len(), 256);
+        self.launch("OverwriteExogenous", Kernel::OverwriteExogenous, shape, argument)
+    }
+
+    pub(super) fn add(&mut self, op: &Add) -> Result<()> {
+        let argument = AddArgument {
+            left: self.at(op.left),
+            right: self.at(op.right),
+            output: self.at(op.output),
+            live: self.live,
+            rows: rows(op.output.rows)?,
+            width: int(op.output.width)?,
+            reserved: 0,
+        };
+        let shape = Shape::flat(self.most(op.output.rows)? * op.output.width, 256);
+        self.launch("Add", Kernel::AddRows, shape, argument)
+    }
+
+    pub(super) fn norm(&mut self, op: &Norm) -> Result<()> {
+        let argument = NormArgument {
+            input: self.at(op.input),
+            scale: self.weights.vectors[op.scale.index].address(),
+            output: self.at(op.output),
+            live: self.live,
+            rows: rows(op.input.rows)?,
+            width: int(op.input.width)?,
+            epsilon: op.epsilon,
+        };
+        let shape = Shape { grid: [self.most(op.input.rows)?, 1, 1], threads: 128, shared_bytes: 0 };
+        self.launch("Norm", Kernel::NormRows, shape, argument)
+    }
+
+    pub(super) fn swiglu(&mut self, op: &SwiGlu) -> Result<()> {
+        let argument = SwiGluArgument {
+            input: self.at(op.input),
+            output: self.at(op.output),
+            live: self.live,
+            rows: rows(op.input.rows)?,
+            hidden: int(op.output.width)?,
+            reserved: 0,
+        };
+        let shape = Shape::flat(self.most(op.input.rows)? * op.output.width, 256);
+        self.launch("SwiGlu", Kernel::SwiGlu, shape, argument)
+    }
+}

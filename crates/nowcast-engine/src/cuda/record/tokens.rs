@@ -1,0 +1,166 @@
+//! Token models: tables, signs, filtered logits.
+
+use super::{Recorder, Shape, int, rows};
+use crate::cuda::argument::{Field, KernelRows, argument};
+use crate::cuda::kernel::Kernel;
+use crate::error::Result;
+use crate::operation::{Embed, QuantiseBits, RepeatRows, SampleToken};
+
+argument! {
+    /// `RepeatRows` in tokens.cu.
+    RepeatRowsArgument { input: u64, output: u64, live: u64, rows: KernelRows, width: i32, reserved: i32 }
+}
+
+argument! {
+    /// `Embed` in tokens.cu.
+    EmbedArgument {
+        output: u64, live: u64, rows: KernelRows, tokens: KernelRows, width: i32, terms: i32, continues: i32,
+        reserved: i32, term: Terms,
+    }
+}
+
+argument! {
+    /// `QuantiseBits` in tokens.cu.
+    QuantiseBitsArgument { input: u64, output: u64, live: u64, rows: KernelRows, bits: i32, first_bits: i32 }
+}
+
+argument! {
+    /// `WeighTokens` in tokens.cu.
+    WeighTokensArgument { logits: u64, weights: u64, live: u64, rows: KernelRows, vocabulary: i32, reserved: i32 }
+}
+
+argument! {
+    /// `DrawToken` in tokens.cu.
+    DrawTokenArgument {
+        weights: u64, streams: u64, tokens: u64, live: u64, rows: KernelRows, vocabulary: i32, width: i32,
+        column: i32, step: i32, position: i32, shared: i32,
+    }
+}
+
+/// Terms of one launch; `MOST_TERMS` in tokens.cu.
+const MOST_TERMS: usize = 8;
+
+/// `EmbedTerm` in tokens.cu.
+#[derive(Debug, Clone)]
+struct Term {
+    table: u64,
+    index: u64,
+    index_rows: KernelRows,
+    groups: KernelRows,
+    first: KernelRows,
+    columns: i32,
+    column: i32,
+    width: i32,
+    output_column: i32,
+}
+
+/// An array of [`MOST_TERMS`], of which the first ones count.
+#[derive(Debug, Clone)]
+pub(super) struct Terms(Vec<Term>);
+
+impl Field for Terms {
+    const ALIGNMENT: usize = 8;
+
+    fn append(&self, bytes: &mut Vec<u8>) {
+        const TERM_BYTES: usize = 2 * 8 + 3 * 16 + 4 * 4;
+        for term in &self.0 {
+            term.table.append(bytes);
+            term.index.append(bytes);
+            [term.index_rows, term.groups, term.first].iter().for_each(|rows| rows.append(bytes));
+            [term.columns, term.column, term.width, term.output_column].iter().for_each(|value| value.append(bytes));
+        }
+        bytes.resize(bytes.len() + (MOST_TERMS - self.0.len()) * TERM_BYTES, 0);
+    }
+}
+
+impl Recorder<'_> {
+    pub(super) fn repeat_rows(&mut self, op: &RepeatRows) -> Result<()> {
+        let argument = RepeatRowsArgument {
+            input: self.at(op.input),
+            output: self.at(op.output),
+            live: self.live,
+            rows: rows(op.output.rows)?,
+            width: int(op.output.width)?,
+            reserved: 0,
+        };
+        let shape = Shape::flat(self.most(op.output.rows)? * op.output.width, 256);
+        self.launch("RepeatRows", Kernel::RepeatRows, shape, argument)
+    }
+
+    pub(super) fn embed(&mut self, op: &Embed) -> Result<()> {
+        let terms = op.terms.iter().map(|term| {
+            Ok(Term {
+                table: self.weights.vectors[term.table.vector.index].address(),
+                index: self.at(term.index),
+                index_rows: rows(term.index.rows)?,
+                groups: rows(term.groups)?,
+                first: rows(term.first)?,
+                columns: int(term.index.width)?,
+                column: int(term.column)?,
+                width: int(term.table.width)?,
+                output_column: int(term.output_column)?,
+            })
+        });
+        let terms = terms.collect::<Result<Vec<_>>>()?;
+        for (index, terms) in terms.chunks(MOST_TERMS).enumerate() {
+            let argument = EmbedArgument {
+                output: self.at(op.output),
+                live: self.live,
+                rows: rows(op.output.rows)?,
+                tokens: rows(op.tokens)?,
+                width: int(op.output.width)?,
+                terms: int(terms.len())?,
+                continues: (index > 0).into(),
+                reserved: 0,
+                term: Terms(terms.to_vec()),
+            };
+            let shape = Shape::flat(self.most(op.output.rows)? * op.output.width, 256);
+            self.launch("Embed", Kernel::Embed, shape, argument)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn quantise_bits(&mut self, op: &QuantiseBits) -> Result<()> {
+        let argument = QuantiseBitsArgument {
+            input: self.at(op.input),
+            output: self.at(op.output),
+            live: self.live,
+            rows: rows(op.input.rows)?,
+            bits: int(op.input.width)?,
+            first_bits: int(op.first_bits)?,
+        };
+        let shape = Shape::flat(self.most(op.input.rows)?, 256);
+        self.launch("QuantiseBits", Kernel::QuantiseBits, shape, argument)
+    }
+
+    pub(super) fn sample_token(&mut self, op: &SampleToken) -> Result<()> {
+        let vocabulary = op.logits.width;
+        let weigh = WeighTokensArgument {
+            logits: self.at(op.logits),
+            weights: self.at(op.weights),
+            live: self.live,
+            rows: rows(op.logits.rows)?,
+            vocabulary: int(vocabulary)?,
+            reserved: 0,
+        };
+        let grid = [self.most(op.logits.rows)?, 1, 1];
+        let shape = Shape { grid, threads: 128, shared_bytes: vocabulary * 12 };
+        self.launch("SampleToken", Kernel::WeighTokens, shape, weigh)?;
+        let draw = DrawTokenArgument {
+            weights: self.at(op.weights),
+            streams: self.at(op.streams),
+            tokens: self.at(op.tokens),
+            live: self.live,
+            rows: rows(op.tokens.rows)?,
+            vocabulary: int(vocabulary)?,
+            width: int(op.tokens.width)?,
+            column: int(op.column)?,
+            step: int(op.step)?,
+            position: int(op.position)?,
+            shared: op.shared.into(),
+        };
+        let grid = [self.most(op.tokens.rows)?, 1, 1];
+        let shape = Shape { grid, threads: 128, shared_bytes: vocabulary * 16 };
+        self.launch("SampleToken", Kernel::DrawToken, shape, draw)
+    }
+}

@@ -1,0 +1,118 @@
+//! Weights on the device, in the layout of the products.
+
+use std::sync::Arc;
+
+use super::machine::{DeviceMemory, Machine};
+use crate::cpu::linear::{MOST_NARROW_INPUTS, depth_block};
+use crate::error::{Error, Result};
+use crate::weights::{Activation, LinearSource, ReadRow};
+
+/// Columns of a panel; a gated one holds as many gates as values.
+pub(super) const PANEL: usize = 32;
+/// Inputs that lie together.
+const GROUP: usize = 4;
+
+/// A matrix as `[panels, padded / 4, 32, 4]`, then its bias as `[panels, 32]`.
+pub(super) struct DeviceLinear {
+    memory: DeviceMemory,
+    pub(super) inputs: usize,
+    /// Inputs rounded up to whole blocks.
+    pub(super) padded: usize,
+    /// Inputs that one chain of multiply-adds covers.
+    pub(super) depth: usize,
+    pub(super) gated: bool,
+    panels: usize,
+}
+
+impl DeviceLinear {
+    /// Whether sums are taken in f64.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.inputs <= MOST_NARROW_INPUTS
+    }
+
+    pub(super) fn weight_address(&self) -> u64 {
+        self.memory.address()
+    }
+
+    pub(super) fn weight_bytes(&self) -> usize {
+        self.panels * self.padded * PANEL * size_of::<f32>()
+    }
+
+    pub(super) fn bias_address(&self) -> u64 {
+        self.memory.address() + self.weight_bytes() as u64
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    /// Reads a matrix row by row, packs it on all cores and uploads it.
+    pub(super) fn pack(machine: &Arc<dyn Machine>, source: LinearSource<'_>) -> Result<Self> {
+        let gated = source.activation == Activation::SwiGlu;
+        let (rows, inputs) = (source.rows, source.inputs);
+        let outputs = if gated { rows / 2 } else { rows };
+        let panels = outputs.div_ceil(if gated { PANEL / 2 } else { PANEL });
+        let narrow = inputs <= MOST_NARROW_INPUTS;
+        let depth = if narrow { GROUP } else { depth_block(inputs) };
+        let padded = inputs.checked_next_multiple_of(depth).ok_or(Error::Overflow)?;
+        let panel_values = padded.checked_mul(PANEL).ok_or(Error::Overflow)?;
+        let values = panels.checked_mul(panel_values + PANEL).ok_or(Error::Overflow)?;
+        let mut packed = Vec::new();
+        let bytes = values.checked_mul(size_of::<f32>()).ok_or(Error::Overflow)?;
+        packed.try_reserve_exact(values).map_err(|_| Error::Memory { bytes, what: "packing a matrix" })?;
+        packed.resize(values, 0.0f32);
+        let (weights, biases) = packed.split_at_mut(panels * panel_values);
+        let row_of = |panel: usize, column: usize| {
+            let row = match (gated, column < PANEL / 2) {
+                (false, _) => panel * PANEL + column,
+                (true, true) => panel * (PANEL / 2) + column,
+                (true, false) => outputs + panel * (PANEL / 2) + column - PANEL / 2,
+            };
+            let end = if gated && column < PANEL / 2 { outputs } else { rows };
+            (row < end).then_some(row)
+        };
+        let read = (source.open)();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(panels.max(1));
+        let share = panels.div_ceil(threads.max(1)).max(1);
+        std::thread::scope(|scope| {
+            for (index, part) in weights.chunks_mut(share * panel_values).enumerate() {
+                let (read, row_of) = (&read, &row_of);
+                scope.spawn(move || {
+                    for (offset, panel) in part.chunks_mut(panel_values).enumerate() {
+                        pack_panel(panel, inputs, read, &|column| row_of(index * share + offset, column));
+                    }
+                });
+            }
+        });
+        drop(read);
+        if let Some(bias) = &source.bias {
+            for (index, value) in biases.iter_mut().enumerate() {
+                *value = row_of(index / PANEL, index % PANEL).map_or(0.0, |row| bias[row]);
+            }
+        }
+        (source.packed)();
+        let memory = DeviceMemory::holding(machine, bytes_of(&packed), "weights")?;
+        Ok(Self { memory, inputs, padded, depth, gated, panels })
+    }
+}
+
+fn pack_panel(panel: &mut [f32], inputs: usize, read: &ReadRow<'_>, row_of: &dyn Fn(usize) -> Option<usize>) {
+    let mut values = vec![0.0; inputs];
+    for column in 0..PANEL {
+        let Some(row) = row_of(column) else { continue };
+        read(row, &mut values);
+        for (input, &value) in values.iter().enumerate() {
+            panel[(input / GROUP * PANEL + column) * GROUP + input % GROUP] = value;
+        }
+    }
+}
+
+/// A vector on the device.
+pub(super) fn upload_vector(machine: &Arc<dyn Machine>, values: &[f32]) -> Result<DeviceMemory> {
+    DeviceMemory::holding(machine, bytes_of(values), "weights")
+}
+
+fn bytes_of(values: &[f32]) -> &[u8] {
+    // SAFETY: any f32 is four bytes that may be read as such, and the borrow keeps them alive.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
