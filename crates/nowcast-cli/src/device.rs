@@ -27,7 +27,8 @@ pub(crate) fn open(
 ) -> Result<(Arc<dyn Device>, ModeName)> {
     check(name, threads)?;
     let gpu = |ordinal: usize| -> Result<(Arc<dyn Device>, ModeName)> {
-        let device = CudaDevice::new(ordinal).map_err(|error| Error::Setting(format!("--device {name}: {error}")))?;
+        let missing = |error| Error::Setting(format!("--device {name}: {error}; or use --device cpu"));
+        let device = CudaDevice::new(ordinal).map_err(missing)?;
         let mode = mode.unwrap_or(ModeName::ReduceOverhead);
         let device = device.with_graphs(matches!(mode, ModeName::ReduceOverhead | ModeName::MaxAutotune));
         Ok((Arc::new(if poison { device.with_poisoned_memory() } else { device }), mode))

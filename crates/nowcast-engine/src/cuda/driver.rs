@@ -30,7 +30,7 @@ fn is_driver_present() -> bool {
 /// The GPU of a number, its kernels loaded.
 pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>> {
     if !is_driver_present() {
-        return Err(Error::Device("there is no NVIDIA driver (libcuda): install it or choose the CPU".into()));
+        return Err(Error::Device("there is no NVIDIA driver (libcuda): install it".into()));
     }
     let count = count();
     if ordinal >= count {
