@@ -9,7 +9,7 @@ use nowcast::kronos::KronosSource;
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
 fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens").join(name).canonicalize().unwrap()
 }
 
 fn copy(from: &Path, to: &Path) {
