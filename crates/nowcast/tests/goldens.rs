@@ -59,10 +59,8 @@ fn tampered(case: &str, tensor: &str, folder: &Path) {
     copy(&goldens().join(case), folder);
     let path = folder.join("golden.safetensors");
     let mut bytes = std::fs::read(&path).unwrap();
-    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
-    let start = 8 + length + header[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
-    match header[tensor]["dtype"].as_str().unwrap() {
+    let start = first_byte(&bytes, tensor);
+    match header(&bytes)[tensor]["dtype"].as_str().unwrap() {
         "F64" => change(&mut bytes[start..], |bytes| shifted(f64::from_le_bytes(bytes)).to_le_bytes()),
         "F32" => {
             change(&mut bytes[start..], |bytes| (shifted(f64::from(f32::from_le_bytes(bytes))) as f32).to_le_bytes())
@@ -71,6 +69,19 @@ fn tampered(case: &str, tensor: &str, folder: &Path) {
         other => panic!("{tensor} holds {other}"),
     }
     std::fs::write(path, bytes).unwrap();
+}
+
+fn header(bytes: &[u8]) -> serde_json::Value {
+    serde_json::from_slice(&bytes[8..8 + header_length(bytes)]).unwrap()
+}
+
+fn header_length(bytes: &[u8]) -> usize {
+    u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize
+}
+
+/// Where a tensor's values begin in a file.
+fn first_byte(bytes: &[u8], tensor: &str) -> usize {
+    8 + header_length(bytes) + header(bytes)[tensor]["data_offsets"][0].as_u64().unwrap() as usize
 }
 
 fn shifted(value: f64) -> f64 {
@@ -105,6 +116,53 @@ fn one_changed_digit_fails() {
         let failed = report.cases[0].checks.iter().find(|check| !check.pass).expect("one check failed");
         let expected = tensor.trim_end_matches("_f64").replace("y_stamp", "stamps");
         assert!(failed.tensor.starts_with(&expected), "{case} {tensor}: {failed:?}");
+    }
+}
+
+#[test]
+fn kronos_cases_out_of_bounds_fail_in_words() {
+    let failure = |case: &str, damage: &dyn Fn(&Path)| {
+        let folder = tempfile::tempdir().unwrap();
+        let named = folder.path().join(case);
+        copy(&goldens().join(case), &named);
+        damage(&named);
+        let report = verify(&named, None, false, &mut |_, _| ()).unwrap();
+        let failure = report.cases[0].failure.clone().unwrap_or_default();
+        assert!(!failure.is_empty() && !failure.contains('\n'), "{case}: {failure:?}");
+        failure
+    };
+    for (case, tensor) in [
+        ("kronos-predict", "short.gen_s2"),
+        ("kronos-predict", "short.ctx_s1"),
+        ("kronos-predict", "slide.x_stamp"),
+        ("kronos-tokens", "step_s1"),
+        ("kronos-tokens", "stamp"),
+    ] {
+        for value in [-1i64, 1 << 40] {
+            let words = failure(case, &|folder| {
+                let path = folder.join("golden.safetensors");
+                let mut bytes = std::fs::read(&path).unwrap();
+                let start = first_byte(&bytes, tensor);
+                bytes[start..start + 8].copy_from_slice(&value.to_le_bytes());
+                std::fs::write(path, bytes).unwrap();
+            });
+            assert!(words.contains(&value.to_string()) && words.contains("allowed"), "{words}");
+        }
+    }
+    for (field, value, word) in [
+        ("pred_len", "0", "horizon"),
+        ("pred_len", "1000000000000", "horizon"),
+        ("max_context", "0", "window"),
+        ("clip", "-1", "clip"),
+    ] {
+        let words = failure("kronos-batch", &|folder| {
+            let path = folder.join("case.json");
+            let text = std::fs::read_to_string(&path).unwrap();
+            let (before, rest) = text.split_once(&format!("\"{field}\":")).unwrap();
+            let end = rest.find([',', '}', '\n']).unwrap();
+            std::fs::write(path, format!("{before}\"{field}\": {value}{}", &rest[end..])).unwrap();
+        });
+        assert!(words.contains(word), "{field}: {words}");
     }
 }
 

@@ -37,7 +37,7 @@ use config::{PredictorConfig, TokenizerConfig};
 pub use forward::Window;
 pub use nowcast_engine::token_sampling::Filter;
 pub use source::KronosSource;
-use weights::{PredictorWeights, TokenizerWeights};
+use weights::{PredictorWeights, TIME_TABLES, TokenizerWeights};
 
 /// How a checkpoint is brought onto a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,6 +62,11 @@ pub struct Kronos {
     tokenizer: TokenizerWeights,
     predictor: PredictorWeights,
     pub(crate) resident: Arc<dyn Resident>,
+}
+
+/// How many values each time feature has.
+pub(crate) fn time_entries() -> [usize; 5] {
+    TIME_TABLES.map(|(_, entries)| entries)
 }
 
 impl Kronos {

@@ -82,7 +82,7 @@ impl CandleOptions {
         TokenSampling { temperature: temperature as f32, top_k, top_p, filter }
     }
 
-    pub(super) fn check(&self, max_context: usize) -> Result<()> {
+    pub(crate) fn check(&self, max_context: usize) -> Result<()> {
         let fault = |message: String| Err(Error::Setting(message));
         if max_context == 0 || max_context > MOST_CONTEXT {
             return fault(format!("the window is {max_context} tokens: choose 1 to {MOST_CONTEXT}"));

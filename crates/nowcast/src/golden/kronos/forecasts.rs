@@ -9,12 +9,13 @@ use serde::Deserialize;
 use super::super::compare::{Stored as Tensor, against_double};
 use super::super::{Check, Setting};
 use super::twin::{Matrix, Twin};
-use super::{Model, Stored, equal, integers, of_pairs, run};
+use super::{Model, Stored, equal, of_pairs, run};
 use crate::candles::{CandleColumns, Candles};
+use crate::forecaster::CandleOptions;
 use crate::forecaster::plans::Ready;
 use crate::forecaster::prepare_candles::{Prepared, prepare};
 use crate::kronos::forward::Shape;
-use crate::kronos::{Kronos, Window};
+use crate::kronos::{Kronos, Window, time_entries};
 use crate::{Error, Result};
 
 #[derive(Deserialize)]
@@ -36,11 +37,21 @@ struct Run {
     pred_len: usize,
 }
 
+impl Arguments {
+    /// What a forecast's options would refuse, and what they never see.
+    fn check(&self, run: &Run) -> Result<()> {
+        let mut options = CandleOptions::new(run.pred_len);
+        (options.max_context, options.clip) = (Some(self.max_context), f64::from(self.clip));
+        options.check(self.max_context)
+    }
+}
+
 pub(super) fn verify(text: &str, model: &Model, stored: &Stored, setting: &Setting) -> Result<Vec<Check>> {
     let file: CaseFile = serde_json::from_str(text).map_err(|error| Error::Data(format!("case.json: {error}")))?;
     let kronos = model.load(setting)?;
     let mut checks = Vec::new();
     for run in &file.args.runs {
+        file.args.check(run)?;
         checks.extend(Comparison { arguments: &file.args, run, stored }.verify(&kronos, &model.twin())?);
     }
     Ok(checks)
@@ -62,6 +73,10 @@ impl Comparison<'_> {
         self.stored.tensor(&self.name(name))
     }
 
+    fn sized(&self, name: &str, count: usize) -> Result<Vec<f64>> {
+        self.stored.sized(&self.name(name), count)
+    }
+
     fn integers(&self, name: &str) -> Result<Vec<i64>> {
         self.stored.integers(&self.name(name))
     }
@@ -79,7 +94,10 @@ impl Comparison<'_> {
             .iter()
             .map(|market| prepare(market, usize::MAX, horizon, self.arguments.clip))
             .collect::<Result<_>>()?;
-        let (batch, context) = (prepared.len(), prepared[0].context);
+        let [batch, context, _] = self.stored.series(&self.name("rows"))?;
+        for one in &prepared {
+            self.stored.same_size(&self.name("rows"), one.context, context)?;
+        }
         let live = Live { batch, context, samples: 1 };
         let max_context = self.arguments.max_context;
         let shape = Shape { capacity: live, horizon, max_context, window: Window::Exact, observe: true };
@@ -95,7 +113,7 @@ impl Comparison<'_> {
         let ours = run(&mut ready, live, &named)?;
 
         let mut checks = self.inputs(&prepared, &stamps)?;
-        let truth = self.normalised_truth()?;
+        let truth = self.normalised_truth(batch, context)?;
         checks.push(self.check(
             "x_norm",
             &candles.iter().map(|&x| f64::from(x)).collect::<Vec<_>>(),
@@ -119,10 +137,8 @@ impl Comparison<'_> {
 
     /// Markets as a caller would hand them over.
     fn markets(&self) -> Result<Vec<Candles>> {
-        let shape = self.stored.shape(&self.name("rows"))?;
-        let &[batch, context, width] = &shape[..] else {
-            return Err(Error::Data(format!("{} is not [series, candles, fields]", self.name("rows"))));
-        };
+        let [batch, context, width] = self.stored.series(&self.name("rows"))?;
+        self.stored.same_size("columns", self.run.columns.len(), width)?;
         let rows = self.tensor("rows")?;
         let (past, future) = (self.integers("x_time_s")?, self.integers("y_time_s")?);
         let column = |series: usize, name: &str| -> Option<Vec<f64>> {
@@ -151,7 +167,10 @@ impl Comparison<'_> {
     /// Time features and the units of each series.
     fn inputs(&self, prepared: &[Prepared], stamps: &[i32]) -> Result<Vec<Check>> {
         let batch = prepared.len();
-        let (past, future) = (self.integers("x_stamp")?, self.integers("y_stamp")?);
+        let context = prepared[0].context;
+        let stamp =
+            |name: &str, count: usize| self.stored.bounded(&self.name(name), batch * count * 5, &time_entries());
+        let (past, future) = (stamp("x_stamp", context)?, stamp("y_stamp", self.run.pred_len)?);
         let stored: Vec<i64> = past
             .chunks(past.len() / batch)
             .zip(future.chunks(future.len() / batch))
@@ -177,9 +196,9 @@ impl Comparison<'_> {
     }
 
     /// The model's input in f64, one matrix for each series.
-    fn normalised_truth(&self) -> Result<Vec<Matrix>> {
-        let (raw, mean, deviation) = (self.tensor("x_raw")?, self.tensor("x_mean_f64")?, self.tensor("x_std_f64")?);
-        let batch = mean.len() / 6;
+    fn normalised_truth(&self, batch: usize, context: usize) -> Result<Vec<Matrix>> {
+        let raw = self.sized("x_raw", batch * context * 6)?;
+        let (mean, deviation) = (self.sized("x_mean_f64", batch * 6)?, self.sized("x_std_f64", batch * 6)?);
         let clip = f64::from(self.arguments.clip);
         let of_series = |(series, rows): (usize, &[f64])| {
             let field = |(field, value): (usize, &f64)| {
@@ -200,19 +219,18 @@ impl Comparison<'_> {
         context: usize,
     ) -> Result<Vec<Check>> {
         let (horizon, most) = (self.run.pred_len, self.arguments.max_context);
-        let pair = |name: &str| -> Result<Vec<[i64; 2]>> {
-            let [s1, s2] = [1, 2].map(|half| self.integers(&format!("{name}_s{half}")));
+        let vocabularies = twin.predictor.0.bits.vocabularies();
+        let pair = |name: &str, count: usize| -> Result<Vec<[i64; 2]>> {
+            let [s1, s2] = [0, 1].map(|half| {
+                let name = self.name(&format!("{name}_s{}", half + 1));
+                self.stored.bounded(&name, batch * count, &vocabularies[half..=half])
+            });
             Ok(s1?.into_iter().zip(s2?).map(|(s1, s2)| [s1, s2]).collect())
         };
-        let (past, generated) = (pair("ctx")?, pair("gen")?);
-        let stamps = integers(
-            &[self.integers("x_stamp")?, self.integers("y_stamp")?]
-                .concat()
-                .iter()
-                .map(|&s| s as f64)
-                .collect::<Vec<_>>(),
-        );
-        let (of_past, of_future) = stamps.split_at(batch * context * 5);
+        let (past, generated) = (pair("ctx", context)?, pair("gen", horizon)?);
+        let times =
+            |name: &str, count: usize| self.stored.bounded(&self.name(name), batch * count * 5, &time_entries());
+        let (of_past, of_future) = (times("x_stamp", context)?, times("y_stamp", horizon)?);
         let [mut s1_logits, mut s2_logits, mut decoded] = [(); 3].map(|()| Vec::new());
         for series in 0..batch {
             let tokens = [&past[series * context..][..context], &generated[series * horizon..][..horizon]].concat();
@@ -249,9 +267,9 @@ impl Comparison<'_> {
 
     /// Candles in real units, field by field: prices and volumes have scales of their own.
     fn predictions(&self, ours: &[f64], truth: &[f64], batch: usize) -> Result<Vec<Check>> {
-        let (mean, deviation) = (self.tensor("x_mean_f64")?, self.tensor("x_std_f64")?);
-        let (single_mean, single_deviation) = (self.tensor("x_mean")?, self.tensor("x_std")?);
-        let stored = self.tensor("preds")?;
+        let (mean, deviation) = (self.sized("x_mean_f64", batch * 6)?, self.sized("x_std_f64", batch * 6)?);
+        let (single_mean, single_deviation) = (self.sized("x_mean", batch * 6)?, self.sized("x_std", batch * 6)?);
+        let stored = self.sized("preds", ours.len())?;
         let rows = ours.len() / 6 / batch;
         let restored = |values: &[f64], mean: &[f64], deviation: &[f64], field: usize| -> Vec<f64> {
             let restore = |(row, values): (usize, &[f64])| {

@@ -54,6 +54,32 @@ impl Stored {
         }
     }
 
+    /// Integers of a known number, each below its bound; the bounds repeat.
+    fn bounded(&self, name: &str, count: usize, bounds: &[usize]) -> Result<Vec<i64>> {
+        let values = self.integers(name)?;
+        self.same_size(name, values.len(), count)?;
+        let inside = |(value, &bound): (&i64, &usize)| usize::try_from(*value).is_ok_and(|value| value < bound);
+        match values.iter().zip(bounds.iter().cycle()).find(|pair| !inside(*pair)) {
+            None => Ok(values),
+            Some((value, bound)) => Err(Error::Data(format!("{name} holds {value}, allowed: 0 to {}", bound - 1))),
+        }
+    }
+
+    /// A tensor of a known size.
+    fn sized(&self, name: &str, count: usize) -> Result<Vec<f64>> {
+        let values = self.tensor(name)?;
+        self.same_size(name, values.len(), count)?;
+        Ok(values)
+    }
+
+    /// A batch of series: their number, their candles and their fields, none of them zero.
+    fn series(&self, name: &str) -> Result<[usize; 3]> {
+        match self.shape(name)?[..] {
+            [batch, context, fields] if batch > 0 && context > 0 && fields > 0 => Ok([batch, context, fields]),
+            ref other => Err(Error::Data(format!("{name} is {other:?}, not [series, candles, fields]"))),
+        }
+    }
+
     fn shape(&self, name: &str) -> Result<Vec<usize>> {
         self.0.tensor(name).map(|tensor| tensor.shape.to_vec()).ok_or_else(|| self.missing(name))
     }

@@ -7,24 +7,27 @@ use super::super::{Check, Setting};
 use super::{Model, Stored, equal, of_pairs, run};
 use crate::Result;
 use crate::forecaster::plans::Ready;
-use crate::kronos::Window;
+use crate::kronos::config::CANDLE_FIELDS;
 use crate::kronos::forward::Shape;
+use crate::kronos::{Window, time_entries};
 
 pub(super) fn verify(model: &Model, stored: &Stored, setting: &Setting) -> Result<Vec<Check>> {
     let kronos = model.load(setting)?;
-    let shape = stored.shape("x")?;
-    let (batch, context) = (shape[0], shape.get(1).copied().unwrap_or(0));
+    let [batch, context, fields] = stored.series("x")?;
+    stored.same_size("x", fields, CANDLE_FIELDS)?;
     let live = Live { batch, context, samples: 1 };
     let shape = Shape { capacity: live, horizon: 1, max_context: usize::MAX, window: Window::Exact, observe: true };
     let mut ready = Ready::of_tensors(&kronos, kronos.plan_stages(shape)?)?;
     let candles: Vec<f32> = stored.tensor("x")?.iter().map(|&value| value as f32).collect();
-    let stamps = stored.integers("stamp")?;
+    let stamps = stored.bounded("stamp", batch * context * 5, &time_entries())?;
     // One stamp more than there are candles: no future candle is asked for here.
     let width = stamps.len() / batch;
     let padded = stamps.chunks(width).flat_map(|series| series.iter().copied().chain([0, 0, 0, 1, 1]));
     ready.executable.write(ready.tensors.candles, &candles);
     ready.executable.write_integers(ready.tensors.stamps, &padded.map(|value| value as i32).collect::<Vec<_>>());
-    let coarse: Vec<i32> = stored.integers("step_s1")?.iter().flat_map(|&token| [token as i32, 0]).collect();
+    let coarse_tokens = [model.predictor.0.bits.vocabularies()[0]];
+    let coarse: Vec<i32> =
+        stored.bounded("step_s1", batch, &coarse_tokens)?.iter().flat_map(|&token| [token as i32, 0]).collect();
     ready.executable.write_integers(ready.tensors.streams, &coarse);
     let named = ready.tensors.observed.clone();
     let ours = run(&mut ready, live, &named)?;
@@ -35,8 +38,8 @@ pub(super) fn verify(model: &Model, stored: &Stored, setting: &Setting) -> Resul
     ];
     // Stages in between are stored in f32 only: they may be off by what their stack's end is off by.
     let end = |stored_name: &str, ours: &[f64], single: &str| -> Result<Check> {
-        let (single, double) = (stored.tensor(single)?, stored.tensor(&format!("{stored_name}_f64"))?);
-        stored.same_size(stored_name, single.len(), ours.len())?;
+        let single = stored.sized(single, ours.len())?;
+        let double = stored.sized(&format!("{stored_name}_f64"), ours.len())?;
         Ok(against_double(&Tensor { name: stored_name, single: &single, double: &double }, ours))
     };
     let bound = |check: &Check, name: &str| -> Result<f64> {
@@ -61,8 +64,8 @@ pub(super) fn verify(model: &Model, stored: &Stored, setting: &Setting) -> Resul
         }
     }
     // Of the fine logits only those after the last candle enter a forecast.
-    let all = stored.tensor("lm.s2_logits_step")?;
     let width = ours["s2_logits_step"].len() / batch;
+    let all = stored.sized("lm.s2_logits_step", batch * context * width)?;
     let last: Vec<f64> =
         all.chunks(context * width).flat_map(|series| &series[(context - 1) * width..]).copied().collect();
     let logits_bound = bound(&s1_logits, "lm.s1_logits")? * largest(&last);
