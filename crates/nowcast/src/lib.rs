@@ -26,6 +26,7 @@
 //! | [`candles`] | what Kronos forecasts: the bars of a market, and whether bars make sense |
 //! | [`forecaster`] | preparing, batching, planning, running |
 //! | [`forecast`] | the answer: quantiles, means, paths |
+//! | [`metrics`] | how good it was: MAE, MASE, WQL, coverage |
 //! | [`checkpoint`] | weights: the hub, safetensors, validation |
 //! | [`device`] | where it runs |
 //! | [`toto`], [`kronos`] | the models, each written once |
@@ -42,6 +43,7 @@ pub mod forecast;
 pub mod forecaster;
 pub mod golden;
 pub mod kronos;
+pub mod metrics;
 pub mod series;
 pub mod toto;
 mod weights;
