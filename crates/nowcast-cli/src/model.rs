@@ -5,14 +5,13 @@ use nowcast::family::{self, Located};
 use nowcast::kronos::{self, KronosSource};
 use nowcast::{CandleForecaster, Error, Forecaster, Result, toto};
 
-use crate::arguments::{CandleArguments, DtypeName, ModeName, RunArguments};
+use crate::arguments::{CandleArguments, ModeName, RunArguments};
 use crate::device;
 use crate::progress::Progress;
 
 /// Finds the model's files, and downloads them where they are not there yet.
 pub(crate) fn locate(model: &str, run: &RunArguments) -> Result<Located> {
     device::check(&run.device, run.threads)?;
-    let DtypeName::F32 = run.dtype;
     let mut hub = HubOptions::from_environment();
     hub.offline |= run.offline;
     hub.revision = run.revision.clone().or(hub.revision);
@@ -25,14 +24,15 @@ pub(crate) fn locate(model: &str, run: &RunArguments) -> Result<Located> {
 /// Loads a Toto model.
 pub(crate) fn load_series(source: &ModelSource, run: &RunArguments) -> Result<(Forecaster, ModeName)> {
     let (device, mode) = device::open(&run.device, run.threads, chosen_mode(run)?, false)?;
-    let options = toto::LoadOptions { eager: mode == ModeName::Eager, variate_labels: run.variate_labels };
+    let (eager, variate_labels, dtype) = (mode == ModeName::Eager, run.variate_labels, run.dtype.into());
+    let options = toto::LoadOptions { eager, variate_labels, dtype };
     Ok((Forecaster::load_with(source, device, options)?, mode))
 }
 
 /// Loads a Kronos model.
 pub(crate) fn load_candles(source: &KronosSource, run: &RunArguments) -> Result<(CandleForecaster, ModeName)> {
     let (device, mode) = device::open(&run.device, run.threads, chosen_mode(run)?, false)?;
-    let options = kronos::LoadOptions { eager: mode == ModeName::Eager };
+    let options = kronos::LoadOptions { eager: mode == ModeName::Eager, dtype: run.dtype.into() };
     Ok((CandleForecaster::load_with(source, device, options)?, mode))
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::dtype::Dtype;
 use crate::error::Result;
 use crate::extent::Live;
 use crate::plan::{Plan, Section, Tensor};
@@ -13,10 +14,15 @@ pub trait Device: Send + Sync {
     /// The device in words.
     fn describe(&self) -> String;
 
+    /// Whether it multiplies in these numbers.
+    fn supports(&self, dtype: Dtype) -> bool {
+        dtype == Dtype::F32
+    }
+
     /// Takes a model's weights into the layout its kernels read.
     ///
     /// # Errors
-    /// Not enough memory.
+    /// Not enough memory, or a matrix of a dtype that is not supported.
     fn load(&self, weights: WeightList<'_>) -> Result<Arc<dyn Resident>>;
 }
 

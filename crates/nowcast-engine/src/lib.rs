@@ -6,6 +6,7 @@
 //! | room | what it owns |
 //! |---|---|
 //! | [`extent`] | what varies without a new plan: batch, context, samples |
+//! | [`dtype`] | the numbers of a matrix |
 //! | [`plan`] | recording operations, laying out memory |
 //! | [`operation`] | the dozen operations a device implements |
 //! | [`kv_cache`] | keys and values: context per series, suffix per path |
@@ -17,6 +18,7 @@
 pub mod cpu;
 pub mod cuda;
 pub mod device;
+pub mod dtype;
 mod elementary;
 pub mod error;
 pub mod extent;

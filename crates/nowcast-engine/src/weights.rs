@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use crate::device::Device;
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+
 /// A matrix on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinearId {
@@ -50,6 +54,8 @@ pub struct LinearSource<'a> {
     pub bias: Option<Vec<f32>>,
     /// Fused activation.
     pub activation: Activation,
+    /// In what numbers the device keeps it.
+    pub dtype: Dtype,
     /// Prepares the reader just before packing, so that folded products live only that long.
     pub open: Box<dyn FnOnce() -> ReadRow<'a> + Send + 'a>,
     /// Called once the matrix is packed: the source may be released.
@@ -72,6 +78,17 @@ pub struct WeightList<'a> {
 }
 
 impl<'a> WeightList<'a> {
+    /// Refuses matrices whose dtype a device does not support.
+    ///
+    /// # Errors
+    /// There is such a matrix.
+    pub fn check(&self, device: &dyn Device) -> Result<()> {
+        match self.linears.iter().map(|linear| linear.dtype).find(|&dtype| !device.supports(dtype)) {
+            Some(dtype) => Err(Error::Device(format!("{} does not multiply in {dtype}", device.describe()))),
+            None => Ok(()),
+        }
+    }
+
     /// Adds a matrix.
     pub fn linear(&mut self, source: LinearSource<'a>) -> LinearId {
         let outputs = match source.activation {

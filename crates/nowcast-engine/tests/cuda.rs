@@ -12,6 +12,7 @@ use nowcast_engine::cpu::CpuDevice;
 use nowcast_engine::cpu::detect::InstructionSet;
 use nowcast_engine::cuda::CudaDevice;
 use nowcast_engine::device::{Activity, Device, Launch};
+use nowcast_engine::dtype::Dtype;
 use nowcast_engine::extent::{Live, Rows};
 use nowcast_engine::head::Head;
 use nowcast_engine::kv_cache::{CacheShape, LayerCache};
@@ -83,6 +84,7 @@ impl<'a> Case<'a> {
             inputs,
             bias: Some((0..rows).map(|row| scattered(row, salt + 50)).collect()),
             activation,
+            dtype: Dtype::F32,
             open: Box::new(move || {
                 Box::new(move |row, out| {
                     out.iter_mut().enumerate().for_each(|(i, x)| *x = scattered(row * inputs + i, salt) * size);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nowcast_engine::cpu::CpuDevice;
 use nowcast_engine::device::{Device, Executable, Launch};
+use nowcast_engine::dtype::Dtype;
 use nowcast_engine::extent::{Live, Rows};
 use nowcast_engine::head::Head;
 use nowcast_engine::kv_cache::{CacheShape, LayerCache};
@@ -49,6 +50,7 @@ fn linear(list: &mut WeightList<'_>, rows: usize, inputs: usize, activation: Act
         inputs,
         bias: Some(vec![0.1; rows]),
         activation,
+        dtype: Dtype::F32,
         open: Box::new(|| {
             Box::new(|row, out| out.iter_mut().enumerate().for_each(|(i, x)| *x = ((row * 7 + i) as f32).sin() * 0.2))
         }),

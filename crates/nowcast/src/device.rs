@@ -3,3 +3,4 @@
 pub use nowcast_engine::cpu::CpuDevice;
 pub use nowcast_engine::cuda::CudaDevice;
 pub use nowcast_engine::device::Device;
+pub use nowcast_engine::dtype::Dtype;

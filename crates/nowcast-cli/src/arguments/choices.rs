@@ -1,6 +1,7 @@
 //! The choices of flags that take one of a few names.
 
 use clap::ValueEnum;
+use nowcast::device::Dtype;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DecodeName {
@@ -48,8 +49,22 @@ pub(crate) enum ModeName {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DtypeName {
-    /// 32-bit floats
+    /// 32-bit floats, the exact default
     F32,
+    /// 16-bit weights and inputs of products, sums in f32
+    Bf16,
+    /// 8-bit weights and inputs of products, integer sums
+    Int8,
+}
+
+impl From<DtypeName> for Dtype {
+    fn from(name: DtypeName) -> Self {
+        match name {
+            DtypeName::F32 => Self::F32,
+            DtypeName::Bf16 => Self::Bf16,
+            DtypeName::Int8 => Self::Int8,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -85,6 +100,8 @@ mod tests {
     #[test]
     fn choices_print_as_they_parse() {
         assert_eq!(spelled(&ModeName::ReduceOverhead), "reduce-overhead");
-        assert_eq!(spelled(&DtypeName::F32), "f32");
+        for name in DtypeName::value_variants() {
+            assert_eq!(spelled(name), Dtype::from(*name).name());
+        }
     }
 }

@@ -165,6 +165,7 @@ impl Found {
             "family": self.family,
             "parameters": self.parameters,
             "mode": spelled(&self.mode),
+            "dtype": spelled(&arguments.run.dtype),
             "context": arguments.context,
             "horizon": arguments.horizon,
             "samples": arguments.samples,

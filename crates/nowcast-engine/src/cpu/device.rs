@@ -37,6 +37,7 @@ impl Device for CpuDevice {
     }
 
     fn load(&self, weights: WeightList<'_>) -> Result<Arc<dyn Resident>> {
+        weights.check(self)?;
         let linears = weights
             .linears
             .into_iter()

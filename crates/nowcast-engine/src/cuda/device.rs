@@ -60,6 +60,7 @@ impl Device for CudaDevice {
     }
 
     fn load(&self, weights: WeightList<'_>) -> Result<Arc<dyn Resident>> {
+        weights.check(self)?;
         let machine = &self.machine;
         let linears = weights.linears.into_iter().map(|source| DeviceLinear::pack(machine, source));
         let linears = linears.collect::<Result<Vec<_>>>()?;

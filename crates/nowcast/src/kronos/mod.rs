@@ -26,12 +26,14 @@ mod weights;
 use std::sync::Arc;
 
 use nowcast_engine::device::{Device, Resident};
+use nowcast_engine::dtype::Dtype;
 use nowcast_engine::extent::Live;
 use nowcast_engine::plan::Plan;
 use nowcast_engine::weights::WeightList;
 
 use crate::checkpoint::Checkpoint;
 use crate::forecaster::plans::{PlanShape, Planned};
+use crate::weights::check_dtype;
 use crate::{Error, Result};
 use config::{PredictorConfig, TokenizerConfig};
 pub use forward::Window;
@@ -44,6 +46,9 @@ use weights::{PredictorWeights, TIME_TABLES, TokenizerWeights};
 pub struct LoadOptions {
     /// Operation by operation, without folding or fusion: the accuracy baseline.
     pub eager: bool,
+    /// In what numbers the predictor's weights are kept and multiplied; the tokenizer is f32 always, for a sign that
+    /// flips is another token. The eager mode knows f32 only.
+    pub dtype: Dtype,
 }
 
 /// A half of a model: its shape and its tensors.
@@ -73,7 +78,8 @@ impl Kronos {
     /// Loads both halves onto a device.
     ///
     /// # Errors
-    /// A checkpoint does not fit its config, the halves do not belong together, or the device has no room.
+    /// A checkpoint does not fit its config, the halves do not belong together, or the device does not
+    /// support the dtype or has no room.
     pub fn load(
         tokenizer: Half<'_, TokenizerConfig>,
         predictor: Half<'_, PredictorConfig>,
@@ -87,9 +93,9 @@ impl Kronos {
                 tokens.s1, tokens.s2, expected.s1, expected.s2
             )));
         }
+        check_dtype(device, options.dtype, options.eager)?;
         let mut list = WeightList::default();
-        let predictor_weights =
-            PredictorWeights::new(&predictor.config, predictor.checkpoint, options.eager, &mut list)?;
+        let predictor_weights = PredictorWeights::new(&predictor.config, predictor.checkpoint, options, &mut list)?;
         let tokenizer_weights =
             TokenizerWeights::new(&tokenizer.config, tokenizer.checkpoint, options.eager, &mut list)?;
         let resident = device.load(list).map_err(|error| Error::Memory(error.to_string()))?;

@@ -1,8 +1,10 @@
 //! Kronos' tensors by their published names, on their way to the device.
 
+use nowcast_engine::dtype::Dtype;
 use nowcast_engine::plan::Norm;
 use nowcast_engine::weights::{Activation, LinearId, TableId, WeightList};
 
+use super::LoadOptions;
 use super::config::{CANDLE_FIELDS, DEPENDENCY_HEADS, PredictorConfig, TokenizerConfig, Transformer};
 use crate::Result;
 use crate::checkpoint::{Checkpoint, Manifest, TensorView};
@@ -156,7 +158,7 @@ impl TokenizerWeights {
         linear(&mut manifest, "head", CANDLE_FIELDS, width);
         let mut tensors = manifest.check(checkpoint)?.into_iter();
         let mut next = || tensors.next().expect("the manifest lists every tensor that is taken here");
-        let mut loader = Loader { checkpoint, list, eager };
+        let mut loader = Loader { checkpoint, list, eager, dtype: Dtype::F32 };
         Ok(Self {
             embed: loader.plain(next(), next().to_f32()?),
             encoder: stack(&mut loader, &mut next, encoder_blocks, transformer)?,
@@ -191,14 +193,14 @@ impl PredictorWeights {
     pub(super) fn new<'a>(
         config: &PredictorConfig,
         checkpoint: &'a Checkpoint,
-        eager: bool,
+        options: LoadOptions,
         list: &mut WeightList<'a>,
     ) -> Result<Self> {
         let width = config.transformer.width;
         let vocabularies = config.bits.vocabularies();
         let mut tensors = manifest(config).check(checkpoint)?.into_iter();
         let mut next = || tensors.next().expect("the manifest lists every tensor that is taken here");
-        let mut loader = Loader { checkpoint, list, eager };
+        let mut loader = Loader { checkpoint, list, eager: options.eager, dtype: options.dtype };
 
         let embeddings = [next(), next()];
         let (fusion, fusion_bias) = (next(), next());

@@ -15,12 +15,14 @@ mod weights;
 use std::sync::Arc;
 
 use nowcast_engine::device::{Device, Resident};
+use nowcast_engine::dtype::Dtype;
 use nowcast_engine::extent::Live;
 use nowcast_engine::plan::Plan;
 use nowcast_engine::weights::WeightList;
 
 use crate::checkpoint::Checkpoint;
 use crate::forecaster::plans::{PlanShape, Planned};
+use crate::weights::check_dtype;
 use crate::{Error, Result};
 use config::TotoConfig;
 use weights::TotoWeights;
@@ -32,6 +34,8 @@ pub struct LoadOptions {
     pub eager: bool,
     /// Prepend the learned labels of target and exogenous variates (the reference loader leaves them off).
     pub variate_labels: bool,
+    /// In what numbers weights are kept and multiplied; the eager mode knows f32 only.
+    pub dtype: Dtype,
 }
 
 /// A Toto model on a device.
@@ -46,13 +50,14 @@ impl Toto {
     /// Loads a checkpoint onto a device.
     ///
     /// # Errors
-    /// The checkpoint does not fit its config, or the device has no room for it.
+    /// The checkpoint does not fit its config, or the device does not support the dtype or has no room.
     pub fn load(
         config: TotoConfig,
         checkpoint: &Checkpoint,
         device: &dyn Device,
         options: LoadOptions,
     ) -> Result<Self> {
+        check_dtype(device, options.dtype, options.eager)?;
         let mut list = WeightList::default();
         let weights = TotoWeights::new(&config, checkpoint, options, &mut list)?;
         let resident = device.load(list).map_err(|error| Error::Memory(error.to_string()))?;

@@ -51,13 +51,14 @@ impl TotoWeights {
         let tensors = manifest(config, options).check(checkpoint)?;
         let mut tensors = tensors.into_iter();
         let mut next = || tensors.next().expect("the manifest lists every tensor that is taken here");
-        let mut loader = Loader { checkpoint, list, eager: options.eager };
+        let mut loader = Loader { checkpoint, list, eager: options.eager, dtype: options.dtype };
 
         // The head first: its folded copy is gone before the other matrices take their room.
         let (unembed, unembed_bias) = (next(), next());
         let heads = stacked_heads(config, &mut next)?;
         let head = head(&mut loader, config, heads, unembed, unembed_bias)?;
-        let patch_embed = loader.plain(next(), next().to_f32()?);
+        // What the model sees of the world, and a thousandth of its weights.
+        let patch_embed = loader.in_f32().plain(next(), next().to_f32()?);
         let mut layers = Vec::with_capacity(config.layers.len());
         for &kind in &config.layers {
             let (norm1, norm2) = (next().to_f32()?, next().to_f32()?);
@@ -150,12 +151,13 @@ fn head<'a>(
     unembed: TensorView<'a>,
     bias: TensorView<'a>,
 ) -> Result<HeadWeights> {
-    let inputs = config.embed_dim;
+    let (inputs, dtype) = (config.embed_dim, loader.dtype);
     let in_memory = |weight: Vec<f32>, bias: Vec<f32>| LinearSource {
         rows: bias.len(),
         inputs,
         bias: Some(bias),
         activation: Activation::None,
+        dtype,
         open: Box::new(move || plain_rows(weight, inputs)),
         packed: Box::new(|| ()),
     };

@@ -1,5 +1,6 @@
 //! Device matrices whose rows come from stored tensors, converted while the device packs them.
 
+use nowcast_engine::dtype::Dtype;
 use nowcast_engine::plan::Norm;
 use nowcast_engine::weights::{Activation, LinearId, LinearSource, ReadRow, WeightList};
 
@@ -11,6 +12,8 @@ pub(crate) struct Loader<'a, 'list> {
     pub(crate) list: &'list mut WeightList<'a>,
     /// Keep norms apart from the products behind them.
     pub(crate) eager: bool,
+    /// In what numbers the device keeps the matrices.
+    pub(crate) dtype: Dtype,
 }
 
 /// A norm and the product that follows it.
@@ -52,6 +55,11 @@ impl<'a> Matrix<'a> {
 }
 
 impl<'a> Loader<'a, '_> {
+    /// For matrices that stay f32 whatever the dtype of the others.
+    pub(crate) fn in_f32(&mut self) -> Loader<'a, '_> {
+        Loader { checkpoint: self.checkpoint, list: self.list, eager: self.eager, dtype: Dtype::F32 }
+    }
+
     /// A matrix as it is stored.
     pub(crate) fn plain(&mut self, tensor: TensorView<'a>, bias: Vec<f32>) -> LinearId {
         self.matrix(Matrix::stacked(vec![tensor], vec![bias]))
@@ -83,6 +91,7 @@ impl<'a> Loader<'a, '_> {
             inputs,
             bias,
             activation,
+            dtype: self.dtype,
             open: Box::new(open),
             packed: Box::new(move || names.iter().for_each(|name| checkpoint.release(name))),
         })

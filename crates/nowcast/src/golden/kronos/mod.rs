@@ -117,7 +117,12 @@ impl Model {
     fn load(&self, setting: &Setting) -> Result<Kronos> {
         let tokenizer = Half { config: self.tokenizer.0, checkpoint: &self.tokenizer.1 };
         let predictor = Half { config: self.predictor.0, checkpoint: &self.predictor.1 };
-        Kronos::load(tokenizer, predictor, &*setting.device, LoadOptions { eager: setting.eager })
+        Kronos::load(
+            tokenizer,
+            predictor,
+            &*setting.device,
+            LoadOptions { eager: setting.eager, ..LoadOptions::default() },
+        )
     }
 
     fn twin(&self) -> Twin<'_> {
