@@ -2,6 +2,7 @@
 
 mod arguments;
 mod commands;
+mod configuration;
 mod device;
 mod heap;
 mod message;
@@ -11,20 +12,22 @@ mod usage;
 
 use std::process::ExitCode;
 
+use arguments::{Program, Unread};
+
 /// Exit status of everything that is wrong with what the user gave.
 const BAD_INPUT: u8 = 2;
 
 fn main() -> ExitCode {
     heap::give_back_large_buffers();
-    let arguments = match arguments::Program::read(std::env::args_os()) {
-        Ok(arguments) => arguments,
-        Err(error) => return usage::answer(&error),
+    let program = match Program::read(std::env::args_os()) {
+        Ok(program) => program,
+        Err(Unread::Usage(error)) => return usage::answer(&error),
+        Err(Unread::Setting(error)) => return refuse(&error),
     };
-    match commands::run(arguments.command) {
-        Ok(code) => code,
-        Err(error) => {
-            message::say("error", &error);
-            ExitCode::from(BAD_INPUT)
-        }
-    }
+    commands::run(program).unwrap_or_else(|error| refuse(&error))
+}
+
+fn refuse(error: &nowcast::Error) -> ExitCode {
+    message::say("error", error);
+    ExitCode::from(BAD_INPUT)
 }

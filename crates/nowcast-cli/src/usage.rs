@@ -47,9 +47,11 @@ mod tests {
     use std::ffi::OsString;
 
     use super::*;
+    use crate::arguments::Unread;
 
     fn line(arguments: &[&str]) -> String {
-        let error = Program::read(arguments.iter().map(OsString::from)).unwrap_err();
+        let read = Program::read(arguments.iter().map(OsString::from));
+        let Err(Unread::Usage(error)) = read else { panic!("{read:?}") };
         one_line(&error.render().to_string(), arguments.get(1).copied())
     }
 

@@ -8,8 +8,12 @@ use nowcast::CandleOptions;
 use nowcast::forecast::Aggregation;
 use nowcast::kronos::{Filter, Window};
 
-mod choices;
+use crate::configuration::Configuration;
 
+mod choices;
+mod given;
+
+pub(crate) use given::Given;
 pub(crate) use choices::{
     DecodeName, DtypeName, FamilyName, FilterName, ModeName, OutputName, WindowName, XposName, spelled,
 };
@@ -21,25 +25,69 @@ pub(crate) use choices::{
     version,
     arg_required_else_help = true,
     after_help = "Example:
-  nowcast forecast prices.csv --horizon 24"
+  nowcast forecast prices.csv --horizon 24
+
+Every flag can also be set by a variable (NOWCAST_HORIZON=24) or in nowcast.toml; see nowcast config --help."
 )]
 pub(crate) struct Program {
+    #[command(flatten)]
+    pub(crate) places: Places,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
+/// Where settings are
+#[derive(Debug, Args)]
+pub(crate) struct Places {
+    /// Settings to start from, weaker than all others: production, development, validation, or one of nowcast.toml
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Settings")]
+    pub(crate) preset: Option<String>,
+    /// File with settings [default: nowcast.toml here or in a folder above, then the user's own]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Settings")]
+    pub(crate) config: Option<PathBuf>,
+    /// Read no file with settings
+    #[arg(long, global = true, help_heading = "Settings")]
+    pub(crate) no_config: bool,
+}
+
+impl Places {
+    /// These flags as they are written.
+    pub(crate) fn flags(&self) -> Vec<OsString> {
+        let preset = self.preset.iter().flat_map(|name| ["--preset".into(), name.into()]);
+        let config = self.config.iter().flat_map(|path| ["--config".into(), path.into()]);
+        preset.chain(config).chain(self.no_config.then(|| "--no-config".into())).collect()
+    }
+}
+
+/// Why the program does not run a command.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    /// A mistake on the command line, or a question for help or version.
+    Usage(clap::Error),
+    /// A mistake in a file or a variable.
+    Setting(nowcast::Error),
+}
+
 impl Program {
-    /// Reads the command line. `-4` after a flag is its value, so that the message names the flag it does not suit.
-    ///
-    /// # Errors
-    /// A mistake, or a question for help or version.
-    pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+    /// The program's flags. `-4` after a flag is its value, so that the message names the flag it does not suit.
+    pub(crate) fn command_line() -> clap::Command {
         let negative = |argument: clap::Arg| {
             let takes_none = argument.is_positional() || !argument.get_action().takes_values();
             if takes_none { argument } else { argument.allow_negative_numbers(true) }
         };
-        let command = Self::command().mut_subcommands(|command| command.mut_args(negative));
-        Self::from_arg_matches(&command.try_get_matches_from(arguments)?)
+        Self::command().mut_subcommands(|command| command.mut_args(negative))
+    }
+
+    /// Reads the command line, and what variables and files say beside it.
+    ///
+    /// # Errors
+    /// What cannot be read, or a question for help or version.
+    pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Unread> {
+        let arguments: Vec<OsString> = arguments.into_iter().collect();
+        let program = Self::command_line();
+        let configuration = Configuration::find(&program, &arguments).map_err(Unread::Setting)?;
+        let matches = configuration.apply(program).try_get_matches_from(&arguments).map_err(Unread::Usage)?;
+        Self::from_arg_matches(&matches).map_err(Unread::Usage)
     }
 }
 
@@ -49,6 +97,7 @@ pub(crate) enum Command {
     Verify(VerifyArguments),
     Inspect(InspectArguments),
     Bench(BenchArguments),
+    Config(ConfigArguments),
     Completions(CompletionArguments),
 }
 
@@ -116,9 +165,16 @@ pub(crate) struct ForecastArguments {
     #[arg(long)]
     pub(crate) stats: bool,
     #[command(flatten)]
-    pub(crate) series: SeriesArguments,
+    pub(crate) series: Given<SeriesArguments>,
     #[command(flatten)]
-    pub(crate) candles: CandleArguments,
+    pub(crate) candles: Given<CandleArguments>,
+    #[command(flatten)]
+    pub(crate) mending: Given<MendingArguments>,
+}
+
+/// What becomes of forecast bars
+#[derive(Debug, Args)]
+pub(crate) struct MendingArguments {
     /// Mend bars that contradict themselves: high and low made to enclose open and close, no negative volume
     #[arg(long, help_heading = "Kronos only")]
     pub(crate) repair: bool,
@@ -167,19 +223,6 @@ pub(crate) struct CandleArguments {
     pub(crate) max_context: Option<usize>,
 }
 
-impl SeriesArguments {
-    /// The flags that were given.
-    pub(crate) fn given(&self) -> Vec<&'static str> {
-        let flags = [
-            ("--fill-gaps", self.fill_gaps),
-            ("--multivariate", self.multivariate),
-            ("--decode", self.decode.is_some()),
-            ("--xpos", self.xpos.is_some()),
-        ];
-        named(&flags)
-    }
-}
-
 impl CandleArguments {
     /// The defaults of the model, changed as these flags say.
     pub(crate) fn options(&self, horizon: usize) -> CandleOptions {
@@ -199,24 +242,6 @@ impl CandleArguments {
         };
         options
     }
-
-    /// The flags that were given.
-    pub(crate) fn given(&self) -> Vec<&'static str> {
-        let flags = [
-            ("--temperature", self.temperature.is_some()),
-            ("--top-k", self.top_k.is_some()),
-            ("--top-p", self.top_p.is_some()),
-            ("--filter", self.filter.is_some()),
-            ("--clip", self.clip.is_some()),
-            ("--window", self.window.is_some()),
-            ("--max-context", self.max_context.is_some()),
-        ];
-        named(&flags)
-    }
-}
-
-fn named(flags: &[(&'static str, bool)]) -> Vec<&'static str> {
-    flags.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect()
 }
 
 /// Which model, and how it runs
@@ -227,7 +252,7 @@ pub(crate) struct ModelArguments {
     #[arg(long, default_value = "nano", value_name = "MODEL")]
     pub(crate) model: String,
     #[command(flatten)]
-    pub(crate) run: RunArguments,
+    pub(crate) run: Given<RunArguments>,
 }
 
 /// How a model runs
@@ -248,8 +273,7 @@ pub(crate) struct RunArguments {
     /// Where to run
     #[arg(long, default_value = "auto", value_name = "auto|cpu|cuda[:N]")]
     pub(crate) device: String,
-    /// How to run; eager is unfused and unfolded [default: default; TOTO_COMPILE, TOTO_COMPILE_MODE and
-    /// TOTO_DISABLE_COMPILE are heeded]
+    /// How to run; eager is unfused and unfolded [default: default, on a GPU reduce-overhead]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeName>,
     /// Number format of weights and products
@@ -313,9 +337,9 @@ pub(crate) struct InspectArguments {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) run: RunArguments,
+    pub(crate) run: Given<RunArguments>,
     #[command(flatten)]
-    pub(crate) candles: CandleArguments,
+    pub(crate) candles: Given<CandleArguments>,
 }
 
 /// Time forecasts of synthetic series or candles
@@ -349,7 +373,36 @@ pub(crate) struct BenchArguments {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) candles: CandleArguments,
+    pub(crate) candles: Given<CandleArguments>,
+}
+
+/// Show the settings of a command line, and where each comes from
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  nowcast config --explain
+  nowcast config --explain bench --model kronos-nano --preset production
+  nowcast config forecast --horizon 24 --mode eager > nowcast.toml
+
+Strongest first: flags, variables (NOWCAST_MODE=eager; TOTO_COMPILE=0, TOTO_COMPILE_MODE and TOTO_DISABLE_COMPILE of old
+scripts), nowcast.toml, the preset, defaults. nowcast.toml holds flags without their dashes:
+
+  preset = \"production\"
+  model = \"kronos-nano\"
+  [forecast]
+  horizon = 24
+  quantiles = [0.05, 0.5, 0.95]
+  [presets.nightly]
+  threads = 1")]
+pub(crate) struct ConfigArguments {
+    /// Say where each value comes from
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A command and its flags [default: forecast]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub(crate) line: Vec<OsString>,
 }
 
 /// Print a shell's completion script

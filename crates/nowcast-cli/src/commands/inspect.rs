@@ -43,7 +43,7 @@ struct Found {
 }
 
 fn toto(arguments: &InspectArguments, source: &ModelSource) -> Result<Found> {
-    model::refuse_candle_flags(&arguments.model, &arguments.candles, false)?;
+    model::refuse_candle_flags(&arguments.model, &[arguments.candles.given()])?;
     let (forecaster, mode) = model::load_series(source, &arguments.run)?;
     let mut options = ForecastOptions::new(arguments.horizon);
     options.samples = arguments.samples;
@@ -83,8 +83,8 @@ fn toto(arguments: &InspectArguments, source: &ModelSource) -> Result<Found> {
 }
 
 fn kronos(arguments: &InspectArguments, source: &KronosSource) -> Result<Found> {
-    let variates = if arguments.variates == 1 { Vec::new() } else { vec!["--variates"] };
-    model::refuse_series_flags(&arguments.model, variates, &arguments.run)?;
+    let variates = if arguments.variates == 1 { Vec::new() } else { vec!["--variates".to_string()] };
+    model::refuse_series_flags(&arguments.model, &variates, &arguments.run)?;
     let (forecaster, mode) = model::load_candles(source, &arguments.run)?;
     let mut options = arguments.candles.options(arguments.horizon);
     options.context = Some(arguments.context);

@@ -1,6 +1,7 @@
 //! One file for each command.
 
 mod bench;
+mod config;
 mod forecast;
 mod inspect;
 mod verify;
@@ -14,12 +15,13 @@ use nowcast::{Error, Result};
 use crate::arguments::{Command, Program};
 
 /// Runs a command; its exit status says whether what it checked holds.
-pub(crate) fn run(command: Command) -> Result<ExitCode> {
-    match command {
+pub(crate) fn run(program: Program) -> Result<ExitCode> {
+    match program.command {
         Command::Forecast(arguments) => forecast::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Bench(arguments) => bench::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Config(arguments) => config::run(&arguments, &program.places).map(|()| ExitCode::SUCCESS),
         Command::Completions(arguments) => {
             let mut script = Vec::new();
             clap_complete::generate(arguments.shell, &mut Program::command(), "nowcast", &mut script);

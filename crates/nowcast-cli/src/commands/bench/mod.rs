@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<()> {
     let started = Instant::now();
     let timed = match model::locate(&arguments.model.model, &arguments.model.run)? {
         Located::Toto(source) => {
-            model::refuse_candle_flags(&arguments.model.model, &arguments.candles, false)?;
+            model::refuse_candle_flags(&arguments.model.model, &[arguments.candles.given()])?;
             let (mut forecaster, mode) = model::load_series(&source, &arguments.model.run)?;
             let load_ms = milliseconds(started);
             let series =
@@ -53,8 +53,8 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<()> {
             Timed { mode, samples, input, settings: Map::new(), load_ms, times_ms, counters, weight_bytes }
         }
         Located::Kronos(source) => {
-            let variates = if arguments.variates == 1 { Vec::new() } else { vec!["--variates"] };
-            model::refuse_series_flags(&arguments.model.model, variates, &arguments.model.run)?;
+            let variates = if arguments.variates == 1 { Vec::new() } else { vec!["--variates".to_string()] };
+            model::refuse_series_flags(&arguments.model.model, &variates, &arguments.model.run)?;
             let (mut forecaster, mode) = model::load_candles(&source, &arguments.model.run)?;
             let load_ms = milliseconds(started);
             let candles =

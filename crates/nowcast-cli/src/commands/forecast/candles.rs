@@ -78,13 +78,13 @@ fn market(
     forecast: Forecast,
 ) -> Result<MarketForecast> {
     let consistency = Consistency::of_forecast(&forecast, candles)?;
-    let forecast = if arguments.repair { repair_forecast(&forecast)? } else { forecast };
+    let forecast = if arguments.mending.repair { repair_forecast(&forecast)? } else { forecast };
     let shown = plot::past_bars_shown(arguments.horizon).min(candles.len());
     let past = &candles.rows()[candles.len() - shown..];
     let history = std::array::from_fn(|field| past.iter().map(|row| row[field] as f32).collect());
     let name = candles.name().to_string();
     let timeline = timeline(table, candles, shown, arguments.horizon)?;
-    Ok(MarketForecast { name, history, timeline, forecast, consistency, repaired: arguments.repair })
+    Ok(MarketForecast { name, history, timeline, forecast, consistency, repaired: arguments.mending.repair })
 }
 
 /// The stamps of the last `shown` bars that were kept, and those of the bars to come as the file would write them.
@@ -125,7 +125,7 @@ fn question(
             ("filter".into(), json!(spelled(&arguments.candles.filter.unwrap_or(FilterName::Reference)))),
             ("clip".into(), json!(options.clip)),
             ("window".into(), json!(spelled(&arguments.candles.window.unwrap_or(WindowName::Exact)))),
-            ("repair".into(), json!(arguments.repair)),
+            ("repair".into(), json!(arguments.mending.repair)),
             ("tokenizer".into(), json!(run.tokenizer)),
             ("point".into(), json!(point.to_string())),
             ("mode".into(), json!(spelled(&mode))),

@@ -15,7 +15,7 @@ use crate::model;
 use crate::progress::Progress;
 
 pub(super) fn forecast(arguments: &ForecastArguments, tables: &[Table], source: &ModelSource) -> Result<Answer> {
-    model::refuse_candle_flags(&arguments.model.model, &arguments.candles, arguments.repair)?;
+    model::refuse_candle_flags(&arguments.model.model, &[arguments.candles.given(), arguments.mending.given()])?;
     let options = options(arguments);
     let series = series(arguments, tables)?;
     if arguments.plot.is_some() {
