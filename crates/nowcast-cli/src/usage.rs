@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::arguments::Program;
-use crate::{BAD_INPUT, message};
+use crate::{BAD_INPUT, configuration, message};
 
 /// Prints help and version as asked; of a mistake, one line.
 pub(crate) fn answer(error: &clap::Error) -> ExitCode {
@@ -20,8 +20,21 @@ pub(crate) fn answer(error: &clap::Error) -> ExitCode {
         let program = Program::command();
         name.to_str().and_then(|name| program.find_subcommand(name)).map(|command| command.get_name().to_string())
     });
-    message::say("error", &one_line(&error.render().to_string(), command.as_deref()));
+    let text = one_line(&error.render().to_string(), command.as_deref());
+    match variable(error, std::env::args().skip(1)) {
+        Some(name) => message::say("error", &format!("{name}: {text}")),
+        None => message::say("error", &text),
+    }
     ExitCode::from(BAD_INPUT)
+}
+
+/// The variable behind a wrong value, where the command line does not have the flag.
+fn variable(error: &clap::Error, mut arguments: impl Iterator<Item = String>) -> Option<String> {
+    let Some(ContextValue::String(shown)) = error.get(ContextKind::InvalidArg) else { return None };
+    let flag = shown.split([' ', '=', '[']).next()?.strip_prefix("--")?;
+    let written = arguments.any(|argument| argument.strip_prefix("--").is_some_and(|name| name.starts_with(flag)));
+    let name = configuration::variable_of(flag);
+    (!written && std::env::var_os(&name).is_some()).then_some(name)
 }
 
 /// The paragraphs before the usage, joined.

@@ -13,10 +13,10 @@ use crate::configuration::Configuration;
 mod choices;
 mod given;
 
-pub(crate) use given::Given;
 pub(crate) use choices::{
     DecodeName, DtypeName, FamilyName, FilterName, ModeName, OutputName, WindowName, XposName, spelled,
 };
+pub(crate) use given::Given;
 
 /// Forecasts from time-series foundation models: fast, exact and without PyTorch.
 #[derive(Debug, Parser)]
@@ -93,7 +93,7 @@ impl Program {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Forecast(ForecastArguments),
+    Forecast(Box<ForecastArguments>),
     Verify(VerifyArguments),
     Inspect(InspectArguments),
     Bench(BenchArguments),

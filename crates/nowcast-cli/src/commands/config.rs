@@ -22,7 +22,10 @@ pub(crate) fn run(arguments: &ConfigArguments, places: &Places) -> Result<()> {
         let file = configuration.file().map(|path| path.display().to_string());
         let settings: Vec<_> = settings
             .iter()
-            .map(|found| json!({"flag": found.flag, "value": value(found), "origin": found.origin.to_string()}))
+            .map(|found| {
+                let value = (!found.values.is_empty()).then(|| value(found));
+                json!({"flag": found.flag, "value": value, "origin": found.origin.to_string()})
+            })
             .collect();
         return print_json(&json!({"file": file, "settings": settings}));
     }

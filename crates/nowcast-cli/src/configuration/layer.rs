@@ -32,8 +32,8 @@ impl Layer {
                     let mut found = BTreeMap::new();
                     for (flag, value) in settings {
                         let name = dashed(flag);
-                        let values =
-                            read_value(&name, value, &[command]).map_err(|reason| format!("[{key}] {flag} {reason}"))?;
+                        let values = read_value(&name, value, &[command])
+                            .map_err(|reason| format!("[{key}] {flag} {reason}"))?;
                         found.insert(name, values);
                     }
                     layer.commands.insert(key.clone(), found);
@@ -63,7 +63,7 @@ fn dashed(key: &str) -> String {
 /// The values of a flag, if one of the commands has it and takes them.
 fn read_value(flag: &str, value: &Value, commands: &[&Command]) -> Result<Values, String> {
     let values = match value {
-        Value::Array(items) => items.iter().map(|item| scalar(item)).collect::<Result<Vec<_>, _>>()?,
+        Value::Array(items) => items.iter().map(scalar).collect::<Result<Vec<_>, _>>()?,
         value => vec![scalar(value)?],
     };
     let mut taken = None;
@@ -108,7 +108,9 @@ fn check(argument: &clap::Arg, values: &[String]) -> Result<(), String> {
     }
     if let (Some(delimiter), Some(value)) = (
         argument.get_value_delimiter(),
-        values.iter().find(|value| values.len() > 1 && argument.get_value_delimiter().is_some_and(|d| value.contains(d))),
+        values
+            .iter()
+            .find(|value| values.len() > 1 && argument.get_value_delimiter().is_some_and(|d| value.contains(d))),
     ) {
         return Err(format!("has a {delimiter:?} within {value:?}, which divides values"));
     }

@@ -19,6 +19,7 @@ use toml::{Table, Value};
 
 pub(crate) use explain::{Effective, Kind, effective};
 use layer::{Layer, Values};
+pub(crate) use variables::name_of as variable_of;
 
 /// The name of the file.
 const FILE: &str = "nowcast.toml";
@@ -73,9 +74,9 @@ impl Configuration {
         let Ok(first) = lenient.try_get_matches_from(arguments) else { return Ok(Self::default()) };
         let Some((command, matches)) = first.subcommand() else { return Ok(Self::default()) };
         let mut found = Self { command: command.to_string(), ..Self::default() };
-        let has_mode = program.find_subcommand(command).is_some_and(|command| {
-            flags(command).iter().any(|argument| argument.get_long() == Some("mode"))
-        });
+        let has_mode = program
+            .find_subcommand(command)
+            .is_some_and(|command| flags(command).iter().any(|argument| argument.get_long() == Some("mode")));
         if has_mode {
             found.old_mode = variables::old_mode(|name| std::env::var(name).ok())?;
         }

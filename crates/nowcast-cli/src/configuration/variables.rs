@@ -6,7 +6,7 @@ use nowcast::{Error, Result};
 const PREFIX: &str = "NOWCAST_";
 
 /// The variable of a flag.
-pub(super) fn name_of(flag: &str) -> String {
+pub(crate) fn name_of(flag: &str) -> String {
     format!("{PREFIX}{}", flag.replace('-', "_").to_uppercase())
 }
 
@@ -25,9 +25,9 @@ pub(super) fn old_mode(variable: impl Fn(&str) -> Option<String>) -> Result<Opti
         None | Some("") => Ok(None),
         Some(mode @ ("default" | "eager" | "reduce-overhead" | "max-autotune")) => Ok(Some((mode.into(), name))),
         Some("max-autotune-no-cudagraphs") => Ok(Some(("max-autotune".into(), name))),
-        Some(other) => Err(Error::Setting(format!(
-            "{name} is {other:?}: choose eager, default, reduce-overhead or max-autotune"
-        ))),
+        Some(other) => {
+            Err(Error::Setting(format!("{name} is {other:?}: choose eager, default, reduce-overhead or max-autotune")))
+        }
     }
 }
 

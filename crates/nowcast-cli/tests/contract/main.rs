@@ -3,6 +3,7 @@
 mod answer;
 mod candles;
 mod commands;
+mod configuration;
 mod forecasts;
 mod formats;
 #[path = "../program/mod.rs"]
