@@ -14,7 +14,9 @@
 //! | [`random`], [`student_t`] | counter-based numbers, exact mixtures |
 //! | [`token_sampling`] | temperature, top-k and top-p |
 //! | [`cpu`], [`cuda`] | the devices |
+//! | [`check`] | every operation of one device beside another |
 
+pub mod check;
 pub mod cpu;
 pub mod cuda;
 pub mod device;

@@ -1,0 +1,99 @@
+//! Positions, caches, and every kind of attention.
+
+use super::case::{Case, live};
+use crate::extent::{Live, Rows};
+use crate::kv_cache::{CacheShape, LayerCache};
+use crate::operation::{self, CachePart, Operation, Rotation, Tokens};
+use crate::plan::Tensor;
+use crate::rotary::{Pairing, Rotary};
+
+/// Rotary positions, the cache, and attention of a context and of two decode passes.
+pub fn attending<'a>(pairing: Pairing, tokens: usize, hidden: usize, capacity: Live) -> Case<'a> {
+    const HEADS: usize = 3;
+    const HEAD_DIM: usize = 10;
+    const WIDTH: usize = HEADS * HEAD_DIM;
+    let mut case = Case::new(capacity);
+    let xpos_scale_base = (pairing == Pairing::Interleaved).then_some(512.0);
+    let rotary = Rotary { head_dim: HEAD_DIM, pairing, xpos_scale_base };
+    let series = Rows::batch().times(2);
+    let context = Rows::fixed(1).times_context(1);
+    let shape = CacheShape { series, heads: HEADS, head_dim: HEAD_DIM, context, steps: 2 * tokens };
+    let cache = LayerCache::new(&mut case.plan, shape);
+    let qkv = case.input(series.times_context(1), 3 * WIDTH, 0.8);
+    let table = |case: &mut Case<'a>, rows: Rows, first: Rows, anchor_tokens: Rows| {
+        let table = case.plan.tensor(rows, 4 * HEAD_DIM);
+        case.plan.push(Operation::RotaryTable(operation::RotaryTable { rotary, first, anchor_tokens, table }));
+        table
+    };
+    let append = |case: &mut Case<'a>, input: Tensor, table: Tensor, part: CachePart| {
+        case.plan.push(Operation::AppendCache(operation::AppendCache {
+            rotation: Some(Rotation { rotary, table }),
+            input,
+            key_column: WIDTH,
+            value_column: 2 * WIDTH,
+            cache,
+            part,
+        }));
+    };
+    let rotate = |case: &mut Case<'a>, tensor: Tensor, table: Tensor, tokens: Tokens| {
+        case.plan.push(Operation::RotateQuery(operation::RotateQuery {
+            rotary,
+            tensor,
+            column: 0,
+            heads: HEADS,
+            table,
+            tokens,
+        }));
+    };
+    let positions = table(&mut case, context, Rows::fixed(0), context);
+    append(&mut case, qkv, positions, CachePart::Context);
+    // Nothing between: short contexts do all three at once.
+    rotate(&mut case, qkv, positions, Tokens::All);
+    let output = case.plan.tensor(qkv.rows, WIDTH);
+    let attend = operation::AttendContext { query: qkv, query_column: 0, cache, output, tokens: Tokens::All };
+    case.plan.push(Operation::AttendContext(attend));
+    case.output("at once", output);
+    let again = case.input(series.times_context(1), 3 * WIDTH, 0.8);
+    let last = case.plan.last_row(again, series);
+    for (name, query, tokens) in [("all", again, Tokens::All), ("last", last, Tokens::Last)] {
+        rotate(&mut case, query, positions, tokens);
+        let output = case.plan.tensor(query.rows, WIDTH);
+        let attend = operation::AttendContext { query, query_column: 0, cache, output, tokens };
+        case.plan.push(Operation::AttendContext(attend));
+        case.output(name, output);
+    }
+    let paths = series.times_samples();
+    let own: Vec<Tensor> = (0..2).map(|_| case.input(paths.times(tokens), 3 * WIDTH, 0.8)).collect();
+    case.plan.begin_decode();
+    for (step, own) in own.into_iter().enumerate() {
+        let first = context.plus(step * tokens);
+        let positions = table(&mut case, Rows::fixed(tokens), first, context.plus((step + 1) * tokens));
+        append(&mut case, own, positions, CachePart::Suffix { first: step * tokens, tokens });
+        rotate(&mut case, own, positions, Tokens::All);
+        let output = case.plan.tensor(own.rows, WIDTH);
+        case.plan.push(Operation::AttendPaths(operation::AttendPaths {
+            query: own,
+            query_column: 0,
+            cache,
+            output,
+            tokens,
+            seen: step * tokens + 1,
+            hidden,
+        }));
+        case.output("paths", output);
+    }
+    case
+}
+
+/// Attention between variates, in three groups.
+pub fn attending_group<'a>(variates: usize, heads: usize, head_dim: usize) -> Case<'a> {
+    let mut case = Case::new(live(2, 4, 3));
+    let rows = Rows::batch().times(variates).times_context(0);
+    let qkv = case.input(rows, 3 * heads * head_dim, 0.7);
+    let groups = case.integers(Rows::batch().times(variates), 1, |index| (index * index % 3) as i32);
+    let output = case.plan.tensor(rows, heads * head_dim);
+    let inner = Rows::fixed(1).times_context(0);
+    case.plan.push(Operation::AttendGroup(operation::AttendGroup { qkv, groups, output, variates, inner, heads }));
+    case.output("output", output);
+    case
+}
