@@ -7,12 +7,16 @@ mod device;
 mod heap;
 mod message;
 mod model;
+mod peak;
 mod progress;
 mod usage;
+mod watching;
 
 use std::process::ExitCode;
 
 use arguments::{Program, Unread};
+use nowcast_cli::interrupt;
+use watching::Watching;
 
 /// Exit status of everything that is wrong with what the user gave.
 const BAD_INPUT: u8 = 2;
@@ -24,7 +28,13 @@ fn main() -> ExitCode {
         Err(Unread::Usage(error)) => return usage::answer(&error),
         Err(Unread::Setting(error)) => return refuse(&error),
     };
-    commands::run(program).unwrap_or_else(|error| refuse(&error))
+    let watching = Watching::begin(&program.places.log, program.places.stats);
+    if let Err(error) = interrupt::install(|text| message::say("note", &text)) {
+        message::say("warning", &format!("Ctrl-C may leave files with temporary names: {error}"));
+    }
+    let code = commands::run(program).unwrap_or_else(|error| refuse(&error));
+    watching.finish();
+    code
 }
 
 fn refuse(error: &nowcast::Error) -> ExitCode {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use nowcast_cli::interrupt;
 
 /// Work shorter than this shows nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -21,6 +22,7 @@ impl Progress {
 
     /// Says how far the work is.
     pub(crate) fn update(&mut self, done: usize, total: usize) {
+        interrupt::note_progress(self.what, done, total);
         if self.bar.is_hidden() && self.started.elapsed() >= PATIENCE {
             // `stderr` stays hidden by itself where there is no terminal.
             let template = "{msg} [{bar:40}] {percent}% {elapsed} elapsed, {eta} left";

@@ -68,6 +68,20 @@ impl From<DtypeName> for Dtype {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogName {
+    /// Plans written, reused and given up
+    Plans,
+    /// Graphs recorded and launched (GPU)
+    Graphs,
+    /// Weights and plans that take memory or give it back
+    Memory,
+}
+
+impl LogName {
+    pub(crate) const ALL: [Self; 3] = [Self::Plans, Self::Graphs, Self::Memory];
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FamilyName {
     /// Toto 1.0
     Toto,

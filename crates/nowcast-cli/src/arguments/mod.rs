@@ -14,7 +14,7 @@ mod choices;
 mod given;
 
 pub(crate) use choices::{
-    DecodeName, DtypeName, FamilyName, FilterName, ModeName, OutputName, WindowName, XposName, spelled,
+    DecodeName, DtypeName, FamilyName, FilterName, LogName, ModeName, OutputName, WindowName, XposName, spelled,
 };
 pub(crate) use given::Given;
 
@@ -36,7 +36,7 @@ pub(crate) struct Program {
     pub(crate) command: Command,
 }
 
-/// Where settings are
+/// Where settings are, and what is told about a run
 #[derive(Debug, Args)]
 pub(crate) struct Places {
     /// Settings to start from, weaker than all others: production, development, validation, or one of nowcast.toml
@@ -48,6 +48,12 @@ pub(crate) struct Places {
     /// Read no file with settings
     #[arg(long, global = true, help_heading = "Settings")]
     pub(crate) no_config: bool,
+    /// Tell on the standard error what happens to plans, graphs and memory, as it happens
+    #[arg(long, global = true, value_enum, value_delimiter = ',', value_name = "WHAT", help_heading = "Watching")]
+    pub(crate) log: Vec<LogName>,
+    /// Print counters, times and the peak of memory to the standard error when all is done
+    #[arg(long, global = true, help_heading = "Watching")]
+    pub(crate) stats: bool,
 }
 
 impl Places {
@@ -161,9 +167,6 @@ pub(crate) struct ForecastArguments {
     /// Draw history, forecast and the 50, 80 and 95% bands; candles for Kronos
     #[arg(long, value_name = "FILE.svg|png")]
     pub(crate) plot: Option<PathBuf>,
-    /// Print counters and times to the standard error
-    #[arg(long)]
-    pub(crate) stats: bool,
     #[command(flatten)]
     pub(crate) series: Given<SeriesArguments>,
     #[command(flatten)]

@@ -17,7 +17,7 @@ use crate::arguments::{Command, Program};
 /// Runs a command; its exit status says whether what it checked holds.
 pub(crate) fn run(program: Program) -> Result<ExitCode> {
     match program.command {
-        Command::Forecast(arguments) => forecast::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Forecast(arguments) => forecast::run(&arguments, program.places.stats).map(|()| ExitCode::SUCCESS),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Bench(arguments) => bench::run(&arguments).map(|()| ExitCode::SUCCESS),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use clap::Command;
+use clap::{Arg, Command};
 use toml::{Table, Value};
 
 /// The values of one setting; lists have several.
@@ -23,28 +23,21 @@ impl Layer {
     pub(super) fn read(table: &Table, program: &Command) -> Result<Self, String> {
         let mut layer = Self::default();
         for (key, value) in table {
-            match value {
-                Value::Table(settings) => {
-                    let Some(command) = program.find_subcommand(key).filter(|command| !command.is_hide_set()) else {
-                        let names = program.get_subcommands().map(Command::get_name);
-                        return Err(format!("[{key}] is no command{}", nearest(key, names)));
-                    };
-                    let mut found = BTreeMap::new();
-                    for (flag, value) in settings {
-                        let name = dashed(flag);
-                        let values = read_value(&name, value, &[command])
-                            .map_err(|reason| format!("[{key}] {flag} {reason}"))?;
-                        found.insert(name, values);
-                    }
-                    layer.commands.insert(key.clone(), found);
-                }
-                value => {
-                    let all: Vec<&Command> = program.get_subcommands().collect();
-                    let name = dashed(key);
-                    let values = read_value(&name, value, &all).map_err(|reason| format!("{key} {reason}"))?;
-                    layer.general.insert(name, values);
-                }
-            }
+            let Value::Table(settings) = value else {
+                let values = read_value(key, value, &super::flags(program)).map_err(|why| format!("{key} {why}"))?;
+                layer.general.insert(dashed(key), values);
+                continue;
+            };
+            let Some(command) = program.find_subcommand(key) else {
+                let names = program.get_subcommands().map(Command::get_name);
+                return Err(format!("[{key}] is no command{}", nearest(key, names)));
+            };
+            let flags: Vec<Arg> = super::flags(command).into_iter().chain(super::own_flags(program)).collect();
+            let read = |(flag, value): (&String, &Value)| {
+                let values = read_value(flag, value, &flags).map_err(|why| format!("[{key}] {flag} {why}"))?;
+                Ok((dashed(flag), values))
+            };
+            layer.commands.insert(key.clone(), settings.iter().map(read).collect::<Result<_, String>>()?);
         }
         Ok(layer)
     }
@@ -60,31 +53,22 @@ fn dashed(key: &str) -> String {
     key.replace('_', "-")
 }
 
-/// The values of a flag, if one of the commands has it and takes them.
-fn read_value(flag: &str, value: &Value, commands: &[&Command]) -> Result<Values, String> {
+/// The values of a key, if one of the flags has that name and takes them.
+fn read_value(key: &str, value: &Value, flags: &[Arg]) -> Result<Values, String> {
     let values = match value {
         Value::Array(items) => items.iter().map(scalar).collect::<Result<Vec<_>, _>>()?,
         value => vec![scalar(value)?],
     };
-    let mut taken = None;
-    for argument in commands.iter().flat_map(|command| super::flags(command)).filter(|found| named(found, flag)) {
-        match check(&argument, &values) {
+    let name = dashed(key);
+    let mut refused = None;
+    for flag in flags.iter().filter(|flag| flag.get_long() == Some(&name)) {
+        match check(flag, &values) {
             Ok(()) => return Ok(values),
-            Err(reason) => taken = Some(reason),
+            Err(reason) => refused = Some(reason),
         }
     }
-    Err(taken.unwrap_or_else(|| {
-        let names: Vec<String> = commands
-            .iter()
-            .flat_map(|command| super::flags(command))
-            .filter_map(|argument| argument.get_long().map(str::to_string))
-            .collect();
-        format!("is no flag here{}", nearest(flag, names.iter().map(String::as_str)))
-    }))
-}
-
-fn named(argument: &clap::Arg, flag: &str) -> bool {
-    argument.get_long() == Some(flag)
+    let unknown = || format!("is no flag here{}", nearest(&name, flags.iter().filter_map(Arg::get_long)));
+    Err(refused.unwrap_or_else(unknown))
 }
 
 fn scalar(value: &Value) -> Result<String, String> {
@@ -99,23 +83,19 @@ fn scalar(value: &Value) -> Result<String, String> {
 }
 
 /// Whether a flag takes these values, by the flag's own parser.
-fn check(argument: &clap::Arg, values: &[String]) -> Result<(), String> {
+fn check(argument: &Arg, values: &[String]) -> Result<(), String> {
     let Some(name) = argument.get_long() else { return Err("is no flag".into()) };
     let switch = !argument.get_action().takes_values();
     if switch {
         let fits = matches!(values, [value] if value == "true" || value == "false");
         return if fits { Ok(()) } else { Err("is on or off: write true or false".into()) };
     }
-    if let (Some(delimiter), Some(value)) = (
-        argument.get_value_delimiter(),
-        values
-            .iter()
-            .find(|value| values.len() > 1 && argument.get_value_delimiter().is_some_and(|d| value.contains(d))),
-    ) {
-        return Err(format!("has a {delimiter:?} within {value:?}, which divides values"));
+    let divided = |delimiter: char| values.iter().find(|value| values.len() > 1 && value.contains(delimiter));
+    if let Some(value) = argument.get_value_delimiter().and_then(divided) {
+        return Err(format!("has a comma within {value:?}, which divides values"));
     }
     // A flag on its own, without what it requires or excludes.
-    let mut alone = clap::Arg::new("value")
+    let mut alone = Arg::new("value")
         .long(name.to_string())
         .action(argument.get_action().clone())
         .allow_hyphen_values(true)

@@ -105,12 +105,11 @@ impl Configuration {
         if self.command.is_empty() {
             return program;
         }
-        program.mut_subcommand(&self.command, |command| {
-            each_argument(command, &|argument| match self.get(argument.get_long().unwrap_or_default()) {
-                Some((values, _)) => argument.required(false).default_values(values),
-                None => argument,
-            })
-        })
+        let default = |argument: Arg| match self.get(argument.get_long().unwrap_or_default()) {
+            Some((values, _)) => argument.required(false).default_values(values),
+            None => argument,
+        };
+        program.mut_args(default).mut_subcommand(&self.command, |command| each_argument(command, &default))
     }
 
     /// The values of a flag and where they come from.
@@ -129,10 +128,14 @@ impl Configuration {
     }
 }
 
+/// The flags of a command that a file may set.
+fn own_flags(command: &Command) -> impl Iterator<Item = Arg> {
+    command.get_arguments().filter(|argument| settable(argument)).cloned()
+}
+
 /// The flags of a command and of those beneath it that a file may set.
 fn flags(command: &Command) -> Vec<Arg> {
-    let own = command.get_arguments().filter(|argument| settable(argument)).cloned();
-    own.chain(command.get_subcommands().flat_map(flags)).collect()
+    own_flags(command).chain(command.get_subcommands().flat_map(flags)).collect()
 }
 
 /// Help, and what says where settings are, is for the command line and its variables.

@@ -2,9 +2,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nowcast::{Error, Result};
+
+use crate::interrupt::Partial;
 
 /// Whether a file can be written there, as far as can be told without writing.
 ///
@@ -53,22 +55,17 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
         let mut device = OpenOptions::new().write(true).open(&target).map_err(|error| Error::file(path, error))?;
         return device.write_all(bytes).map_err(|error| Error::file(path, error));
     }
-    let (temporary, file) = create_beside(&target, folder_of(&target)).map_err(|error| Error::file(path, error))?;
-    let result = fill(file, bytes).and_then(|()| fs::rename(&temporary, &target));
-    result.map_err(|error| {
-        // Nothing more can be done where the removal fails too; the first error is the one to tell.
-        let _ = fs::remove_file(&temporary);
-        Error::file(path, error)
-    })
+    let (partial, file) = create_beside(&target, folder_of(&target)).map_err(|error| Error::file(path, error))?;
+    fill(file, bytes).and_then(|()| partial.rename(&target)).map_err(|error| Error::file(path, error))
 }
 
 /// A new, empty file in the folder of the target, under a name nobody else uses.
-fn create_beside(target: &Path, folder: &Path) -> io::Result<(PathBuf, File)> {
+fn create_beside(target: &Path, folder: &Path) -> io::Result<(Partial, File)> {
     let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
     for attempt in 0..100 {
         let temporary = folder.join(format!(".{name}.{}-{attempt}.partial", std::process::id()));
-        match OpenOptions::new().write(true).create_new(true).open(&temporary) {
-            Ok(file) => return Ok((temporary, file)),
+        match Partial::create(temporary, |path| OpenOptions::new().write(true).create_new(true).open(path)) {
+            Ok(created) => return Ok(created),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }

@@ -112,7 +112,7 @@ fn wrong_settings_are_one_line_that_names_the_place() {
         ("preset = 3", "nowcast.toml: preset is a name"),
         ("a =", "nowcast.toml: line 1"),
         ("\n\n[forecast", "nowcast.toml: line 3"),
-        ("quantiles = [\"0.1,0.2\", 0.3]", "nowcast.toml: quantiles has a ',' within"),
+        ("quantiles = [\"0.1,0.2\", 0.3]", "nowcast.toml: quantiles has a comma within"),
         ("columns = [[1]]", "nowcast.toml: columns holds more than a list of values"),
     ];
     for (text, said) in cases {

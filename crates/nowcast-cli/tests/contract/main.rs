@@ -9,3 +9,4 @@ mod formats;
 #[path = "../program/mod.rs"]
 mod program;
 mod runs;
+mod watching;

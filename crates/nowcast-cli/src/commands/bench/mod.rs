@@ -15,8 +15,9 @@ use serde_json::{Map, Value, json};
 use super::{print, print_json};
 use crate::arguments::{BenchArguments, FilterName, ModeName, WindowName, spelled};
 use crate::model;
+use crate::peak::peak_bytes;
 use crate::progress::Progress;
-use summary::{Summary, peak_bytes};
+use summary::Summary;
 
 /// More than this is a typing error, not a benchmark.
 const MOST_VALUES: usize = 1 << 30;

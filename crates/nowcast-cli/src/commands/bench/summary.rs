@@ -1,4 +1,4 @@
-//! What a list of times says, and how much memory the process took.
+//! What a list of times says.
 
 /// Median, 99% quantile and standard deviation of the timed runs.
 pub(super) struct Summary {
@@ -16,14 +16,6 @@ impl Summary {
         let variance = runs.iter().map(|run| (run - mean).powi(2)).sum::<f64>() / runs.len() as f64;
         Self { median: at(0.5), p99: at(0.99), sigma: variance.sqrt() }
     }
-}
-
-/// The most memory the process had resident, where the system tells.
-pub(super) fn peak_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kibibytes * 1024)
 }
 
 #[cfg(test)]

@@ -15,7 +15,12 @@ use crate::arguments::{FilterName, ForecastArguments, ModeName, WindowName, spel
 use crate::model;
 use crate::progress::Progress;
 
-pub(super) fn forecast(arguments: &ForecastArguments, tables: &[Table], source: &KronosSource) -> Result<Answer> {
+pub(super) fn forecast(
+    arguments: &ForecastArguments,
+    tables: &[Table],
+    source: &KronosSource,
+    stats: bool,
+) -> Result<Answer> {
     let name = &arguments.model.model;
     model::refuse_series_flags(name, arguments.series.given(), &arguments.model.run)?;
     let options = options(arguments);
@@ -39,7 +44,7 @@ pub(super) fn forecast(arguments: &ForecastArguments, tables: &[Table], source: 
     }
     let found: Vec<String> = answer.markets().iter().filter_map(|market| market.note()).collect();
     answer.notes.extend(found);
-    let took = arguments.stats.then(|| Took::of(loaded, started));
+    let took = stats.then(|| Took::of(loaded, started));
     note_stats(&mut answer, forecaster.counters(), forecaster.weight_bytes(), took);
     Ok(answer)
 }

@@ -21,7 +21,8 @@ use crate::{message, model};
 /// Width assumed where the terminal does not tell.
 const PIPE_WIDTH: Option<usize> = None;
 
-pub(crate) fn run(arguments: &ForecastArguments) -> Result<()> {
+/// Forecasts; `stats` tells counters and times too.
+pub(crate) fn run(arguments: &ForecastArguments, stats: bool) -> Result<()> {
     let format = format(arguments)?;
     let chart = arguments.plot.as_deref().map(|path| Ok((path, ChartFormat::of(path)?))).transpose()?;
     if let Some(level) = arguments.quantiles.iter().find(|level| !(0.0 < **level && **level < 1.0)) {
@@ -30,8 +31,8 @@ pub(crate) fn run(arguments: &ForecastArguments) -> Result<()> {
     check_files(arguments)?;
     let tables = read(arguments)?;
     let answer = match model::locate(&arguments.model.model, &arguments.model.run)? {
-        Located::Toto(source) => series::forecast(arguments, &tables, &source)?,
-        Located::Kronos(source) => candles::forecast(arguments, &tables, &source)?,
+        Located::Toto(source) => series::forecast(arguments, &tables, &source, stats)?,
+        Located::Kronos(source) => candles::forecast(arguments, &tables, &source, stats)?,
     };
     // Nothing is said or written before all of it is there.
     let chart = chart.map(|(path, format)| Ok((path, plot::render(&answer, format)?))).transpose()?;
@@ -39,7 +40,7 @@ pub(crate) fn run(arguments: &ForecastArguments) -> Result<()> {
     for note in &answer.notes {
         message::say("note", note);
     }
-    if arguments.stats {
+    if stats {
         for (name, value) in &answer.stats {
             message::say(name, value);
         }

@@ -14,7 +14,12 @@ use crate::arguments::{DecodeName, ForecastArguments, ModeName, XposName, spelle
 use crate::model;
 use crate::progress::Progress;
 
-pub(super) fn forecast(arguments: &ForecastArguments, tables: &[Table], source: &ModelSource) -> Result<Answer> {
+pub(super) fn forecast(
+    arguments: &ForecastArguments,
+    tables: &[Table],
+    source: &ModelSource,
+    stats: bool,
+) -> Result<Answer> {
     model::refuse_candle_flags(&arguments.model.model, &[arguments.candles.given(), arguments.mending.given()])?;
     let options = options(arguments);
     let series = series(arguments, tables)?;
@@ -31,7 +36,7 @@ pub(super) fn forecast(arguments: &ForecastArguments, tables: &[Table], source: 
         forecaster.forecast_with_progress(&series, &options, &mut |done, total| progress.update(done, total))?;
     drop(progress);
     gather(&mut answer, arguments, tables, &series, forecasts)?;
-    let took = arguments.stats.then(|| Took::of(loaded, started));
+    let took = stats.then(|| Took::of(loaded, started));
     note_stats(&mut answer, forecaster.counters(), forecaster.weight_bytes(), took);
     Ok(answer)
 }
