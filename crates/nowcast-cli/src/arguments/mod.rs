@@ -12,11 +12,13 @@ use crate::configuration::Configuration;
 
 mod choices;
 mod given;
+mod verify;
 
 pub(crate) use choices::{
     DecodeName, DtypeName, FamilyName, FilterName, LogName, ModeName, OutputName, WindowName, XposName, spelled,
 };
 pub(crate) use given::Given;
+pub(crate) use verify::VerifyArguments;
 
 /// Forecasts from time-series foundation models: fast, exact and without PyTorch.
 #[derive(Debug, Parser)]
@@ -100,7 +102,7 @@ impl Program {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Forecast(Box<ForecastArguments>),
-    Verify(VerifyArguments),
+    Verify(Box<VerifyArguments>),
     Inspect(InspectArguments),
     Bench(BenchArguments),
     Config(ConfigArguments),
@@ -258,6 +260,17 @@ pub(crate) struct ModelArguments {
     pub(crate) run: Given<RunArguments>,
 }
 
+/// Which columns of the files
+#[derive(Debug, Args)]
+pub(crate) struct ColumnArguments {
+    /// Columns, by name [default: the close of a file with candles, else every numeric column]
+    #[arg(long, value_delimiter = ',', value_name = "A,B")]
+    pub(crate) columns: Vec<String>,
+    /// The time column [default: found by name or content]
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) time: Option<String>,
+}
+
 /// How a model runs
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
@@ -288,31 +301,6 @@ pub(crate) struct RunArguments {
     /// Most memory for weights, plan and paths, such as 2GiB: larger forecasts run in pieces, with the same digits
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) memory_limit: Option<usize>,
-}
-
-/// Compare with the public reference, stage by stage
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  nowcast verify --goldens goldens
-  nowcast verify --goldens goldens --mode eager --json
-
-Exit status: 0 all passed, 1 a check failed, 2 nothing could be checked.")]
-pub(crate) struct VerifyArguments {
-    /// Folder of cases, or one case
-    #[arg(long, value_name = "DIR")]
-    pub(crate) goldens: PathBuf,
-    /// Only cases of these models
-    #[arg(long, value_enum)]
-    pub(crate) family: Option<FamilyName>,
-    /// Where to run
-    #[arg(long, default_value = "cpu", value_name = "auto|cpu|cuda[:N]")]
-    pub(crate) device: String,
-    /// Verify this mode
-    #[arg(long, value_enum, default_value_t = ModeName::Default)]
-    pub(crate) mode: ModeName,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Show a model and the memory of a forecast before it runs

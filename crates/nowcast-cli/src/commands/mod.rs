@@ -3,8 +3,11 @@
 mod bench;
 mod config;
 mod forecast;
+mod input;
 mod inspect;
+mod synthetic;
 mod verify;
+mod ways;
 
 use std::io::Write;
 use std::process::ExitCode;

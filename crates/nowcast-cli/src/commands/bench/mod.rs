@@ -1,7 +1,6 @@
 //! `nowcast bench`: forecasts of synthetic input, timed.
 
 mod summary;
-mod synthetic;
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -12,6 +11,7 @@ use nowcast::forecaster::{Counters, DEFAULT_PATHS, DEFAULT_SAMPLES};
 use nowcast::{Error, ForecastOptions, Result};
 use serde_json::{Map, Value, json};
 
+use super::synthetic::Synthetic;
 use super::{print, print_json};
 use crate::arguments::{BenchArguments, FilterName, ModeName, WindowName, spelled};
 use crate::model;
@@ -32,14 +32,15 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<()> {
             "batch, variates, context and runs must be at least 1, and the input at most {MOST_VALUES} values"
         )));
     }
+    let BenchArguments { context, variates, horizon, .. } = *arguments;
+    let synthetic = Synthetic { context, variates, horizon };
     let started = Instant::now();
     let timed = match model::locate(&arguments.model.model, &arguments.model.run)? {
         Located::Toto(source) => {
             model::refuse_candle_flags(&arguments.model.model, &[arguments.candles.given()])?;
             let (mut forecaster, mode) = model::load_series(&source, &arguments.model.run)?;
             let load_ms = milliseconds(started);
-            let series =
-                (0..arguments.batch).map(|item| synthetic::series(arguments, item)).collect::<Result<Vec<_>>>()?;
+            let series = (0..arguments.batch).map(|item| synthetic.series(item)).collect::<Result<Vec<_>>>()?;
             let mut options = ForecastOptions::new(arguments.horizon);
             let samples = arguments.samples.unwrap_or(DEFAULT_SAMPLES);
             options.context = Some(arguments.context);
@@ -58,8 +59,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<()> {
             model::refuse_series_flags(&arguments.model.model, &variates, &arguments.model.run)?;
             let (mut forecaster, mode) = model::load_candles(&source, &arguments.model.run)?;
             let load_ms = milliseconds(started);
-            let candles =
-                (0..arguments.batch).map(|item| synthetic::candles(arguments, item)).collect::<Result<Vec<_>>>()?;
+            let candles = (0..arguments.batch).map(|item| synthetic.candles(item)).collect::<Result<Vec<_>>>()?;
             let mut options = arguments.candles.options(arguments.horizon);
             let samples = arguments.samples.unwrap_or(DEFAULT_PATHS);
             options.context = Some(arguments.context);
