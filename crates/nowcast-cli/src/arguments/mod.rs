@@ -12,12 +12,16 @@ use crate::configuration::Configuration;
 
 mod choices;
 mod given;
+mod study;
 mod verify;
 
 pub(crate) use choices::{
     DecodeName, DtypeName, FamilyName, FilterName, LogName, ModeName, OutputName, WindowName, XposName, spelled,
 };
 pub(crate) use given::Given;
+pub(crate) use study::{
+    BaselineAction, BaselineArguments, CheckArguments, SaveArguments, StabilityArguments, StudyArguments,
+};
 pub(crate) use verify::VerifyArguments;
 
 /// Forecasts from time-series foundation models: fast, exact and without PyTorch.
@@ -103,6 +107,8 @@ impl Program {
 pub(crate) enum Command {
     Forecast(Box<ForecastArguments>),
     Verify(Box<VerifyArguments>),
+    Stability(Box<StabilityArguments>),
+    Baseline(Box<BaselineArguments>),
     Inspect(InspectArguments),
     Bench(BenchArguments),
     Config(ConfigArguments),
@@ -333,13 +339,25 @@ pub(crate) struct InspectArguments {
     pub(crate) candles: Given<CandleArguments>,
 }
 
-/// Time forecasts of synthetic series or candles
+/// Time forecasts: one mode on synthetic input, or every mode and dtype on files
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   nowcast bench
+  nowcast bench btc.csv vix.csv --horizon 24
+  nowcast bench --compare --model kronos-nano --context 400
   nowcast bench --model DIR --context 512 --horizon 8 --samples 256 --runs 50 --json
-  nowcast bench --model kronos-nano --context 400 --horizon 24 --samples 1 --temperature 0.6")]
+  nowcast bench --model kronos-nano --context 400 --horizon 24 --samples 1 --temperature 0.6
+
+With files or --compare every mode, dtype and device that is there is timed; --mode, --dtype and --device choose one.")]
 pub(crate) struct BenchArguments {
+    /// Files whose symbols are forecast [default: synthetic input]
+    #[arg(value_name = "DATA")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Time every mode and dtype, beside the eager one, without files too
+    #[arg(long)]
+    pub(crate) compare: bool,
+    #[command(flatten)]
+    pub(crate) columns: ColumnArguments,
     #[command(flatten)]
     pub(crate) model: ModelArguments,
     /// Past steps

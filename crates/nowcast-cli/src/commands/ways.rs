@@ -39,6 +39,16 @@ pub(super) fn present(run: &Given<RunArguments>) -> Result<Vec<Choice>> {
     Ok(choices)
 }
 
+/// As [`present`], without modes that do on their device what the default mode does: on the CPU a forecast is one plan in
+/// any mode but eager. A mode that was given is taken by its name.
+pub(super) fn distinct(run: &Given<RunArguments>) -> Result<Vec<Choice>> {
+    let mut choices = present(run)?;
+    if run.mode.is_none() {
+        choices.retain(|choice| choice.device != "cpu" || matches!(choice.mode, ModeName::Eager | ModeName::Default));
+    }
+    Ok(choices)
+}
+
 /// The devices that `auto` means here: all.
 fn devices(name: &str) -> Vec<String> {
     match name {

@@ -1,5 +1,6 @@
-//! `nowcast bench`: forecasts of synthetic input, timed.
+//! `nowcast bench`: one way to run a model, timed on synthetic input, or all of them beside each other.
 
+mod comparison;
 mod summary;
 
 use std::fmt::Write;
@@ -31,6 +32,9 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<()> {
         return Err(Error::Setting(format!(
             "batch, variates, context and runs must be at least 1, and the input at most {MOST_VALUES} values"
         )));
+    }
+    if arguments.compare || !arguments.files.is_empty() {
+        return comparison::run(arguments);
     }
     let BenchArguments { context, variates, horizon, .. } = *arguments;
     let synthetic = Synthetic { context, variates, horizon };
