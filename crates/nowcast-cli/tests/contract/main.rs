@@ -9,4 +9,5 @@ mod formats;
 #[path = "../program/mod.rs"]
 mod program;
 mod runs;
+mod studies;
 mod watching;
