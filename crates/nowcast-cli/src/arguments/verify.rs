@@ -30,8 +30,8 @@ pub(crate) struct VerifyArguments {
     /// Compare with the stored values of a folder of cases, or of one case, instead
     #[arg(long, value_name = "DIR")]
     pub(crate) goldens: Option<PathBuf>,
-    /// Only cases of these models
-    #[arg(long, value_enum, requires = "goldens")]
+    /// Only cases of these models, with --goldens
+    #[arg(long, value_enum)]
     pub(crate) family: Option<FamilyName>,
     /// Print JSON
     #[arg(long)]

@@ -25,7 +25,6 @@ fn studies_that_cannot_be_made() {
         (&["stability", "good.csv", "--model", &small, "--horizon", "0"], &["--horizon"]),
         (&["stability", "good.csv", "--model", &candles], &["good"]),
         (&["stability", "good.csv", "--model", &small, "--windows", "18446744073709551615"], &["--windows"]),
-        (&["baseline"], &["save"]),
         (&["baseline", "save", "base.json", "good.csv", "--model", &small], &["good/a", "--windows"]),
         (&["baseline", "save", "good.csv", "good.csv", "--model", &small], &["good.csv would be overwritten"]),
         (&["baseline", "save", "no/base.json", "good.csv"], &["no/base.json"]),

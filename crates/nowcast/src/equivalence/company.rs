@@ -120,7 +120,7 @@ impl Mixed {
         let mut forecasts = family.forecasts(way, Arc::clone(&way.device), self.items(family)?)?;
         let expected = digits(&forecasts.forecast(request)?);
         if let Some(leader) = leader {
-            report.push(case, "digits other than without it", differing(&expected, &leader), 0.0);
+            report.push(case, "digits other than the default mode's", differing(&expected, &leader), 0.0);
         }
         counters(case, &mut *forecasts, request, report)?;
         let again = digits(&forecasts.forecast(request)?);

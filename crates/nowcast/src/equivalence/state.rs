@@ -77,8 +77,14 @@ impl Items {
 
     /// The largest difference of two tensors in units of the baseline's largest value.
     pub(super) fn relative_error(&self, ours: &[f64], baseline: &[f64]) -> f64 {
+        self.error_in_units(ours, baseline, 0.0)
+    }
+
+    /// The largest difference of two tensors of few values, in units of the baseline's largest value or of `least`: what
+    /// is near zero by chance is no scale.
+    pub(super) fn error_in_units(&self, ours: &[f64], baseline: &[f64], least: f64) -> f64 {
         assert_eq!(ours.len(), baseline.len(), "compared tensors have one shape");
-        let (mut error, mut largest) = (0.0f64, 0.0f64);
+        let (mut error, mut largest) = (0.0f64, least);
         for (ours, baseline) in self.of(ours).zip(self.of(baseline)) {
             for (ours, baseline) in ours.iter().zip(baseline) {
                 let difference = (ours - baseline).abs();
@@ -127,5 +133,6 @@ mod tests {
         assert!(Items::all(2).relative_error(&[1.0, f64::NAN], &[1.0, 1.0]).is_nan());
         assert_eq!(Items::all(1).relative_error(&[0.0], &[0.0]), 0.0);
         assert_eq!(Items::all(1).relative_error(&[1e-30], &[0.0]), f64::INFINITY);
+        assert_eq!(Items::all(1).error_in_units(&[0.25], &[0.125], 1.0), 0.125);
     }
 }

@@ -15,6 +15,10 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<ExitCode> {
             return Err(Error::Setting(format!("{flag}: verify runs with and without limits by itself; leave it out")));
         }
     }
+    // The parser lets this pass: what it requires stands against the model.
+    if arguments.family.is_some() && arguments.goldens.is_none() {
+        return Err(Error::Setting("--family chooses among the cases of --goldens DIR: leave it out".into()));
+    }
     match (&arguments.goldens, &arguments.model) {
         (Some(folder), _) => goldens::run(arguments, folder),
         (None, Some(model)) => modes::run(arguments, model),
