@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::cpu::pool::ThreadPool;
 use crate::dtype::Dtype;
 use crate::error::Result;
 use crate::extent::Live;
@@ -17,6 +18,11 @@ pub trait Device: Send + Sync {
     /// Whether it multiplies in these numbers.
     fn supports(&self, dtype: Dtype) -> bool {
         dtype == Dtype::F32
+    }
+
+    /// Threads of the host that may prepare weights for it.
+    fn host_threads(&self) -> usize {
+        ThreadPool::available_threads()
     }
 
     /// Takes a model's weights into the layout its kernels read.

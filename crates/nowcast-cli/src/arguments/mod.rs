@@ -347,6 +347,7 @@ pub(crate) struct InspectArguments {
   nowcast bench --compare --model kronos-nano --context 400
   nowcast bench --model DIR --context 512 --horizon 8 --samples 256 --runs 50 --json
   nowcast bench --model kronos-nano --context 400 --horizon 24 --samples 1 --temperature 0.6
+  nowcast bench --model DIR --roofline
 
 With files or --compare every mode, dtype and device that is there is timed; --mode, --dtype and --device choose one.")]
 pub(crate) struct BenchArguments {
@@ -378,6 +379,9 @@ pub(crate) struct BenchArguments {
     /// Timed forecasts after the first
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) runs: usize,
+    /// Measure what the processor can do at most, and each operation's share of it (CPU)
+    #[arg(long, conflicts_with_all = ["files", "compare"])]
+    pub(crate) roofline: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

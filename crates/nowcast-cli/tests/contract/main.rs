@@ -8,6 +8,7 @@ mod forecasts;
 mod formats;
 #[path = "../program/mod.rs"]
 mod program;
+mod roofline;
 mod runs;
 mod studies;
 mod watching;

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::extent::Live;
 use crate::operation::Operation;
 use crate::plan::{Element, Plan, Section, Tensor};
+use crate::profile::cost;
 
 /// A plan and its arena.
 pub(super) struct CpuExecutable {
@@ -58,7 +59,13 @@ impl Executable for CpuExecutable {
         for operation in self.plan.operations(section) {
             let access = self.arena.access(&self.plan, live);
             let mut context = Context { weights: &self.weights, launch, scratch: &mut self.scratch };
-            perform(operation, &access, &mut context);
+            match &self.weights.profile {
+                None => perform(operation, &access, &mut context),
+                Some(profile) => {
+                    let cost = cost(operation, live, |id| self.weights.matrix(id));
+                    profile.time(cost, || perform(operation, &access, &mut context));
+                }
+            }
         }
         Ok(())
     }

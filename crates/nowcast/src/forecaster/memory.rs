@@ -43,7 +43,7 @@ pub(super) fn fit<S: PlanShape>(
 }
 
 /// Bytes that can still be had, where the system tells: of the machine, and of the container or job we run in.
-pub(super) fn available() -> Option<usize> {
+pub fn available() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let machine = number_after(&text, "MemAvailable:")?.checked_mul(1024)?;
     Some(machine.min(control_groups().unwrap_or(usize::MAX)))
