@@ -32,11 +32,13 @@
 //! | [`toto`], [`kronos`] | the models, each written once |
 //! | [`family`] | which of them a checkpoint is |
 //! | [`golden`] | parity with the public references |
+//! | [`equivalence`] | whether modes, dtypes and devices compute the same |
 
 pub mod candles;
 pub mod checkpoint;
 pub mod data;
 pub mod device;
+pub mod equivalence;
 pub mod error;
 pub mod family;
 pub mod forecast;

@@ -12,11 +12,17 @@ use crate::configuration::Configuration;
 
 mod choices;
 mod given;
+mod study;
+mod verify;
 
 pub(crate) use choices::{
     DecodeName, DtypeName, FamilyName, FilterName, LogName, ModeName, OutputName, WindowName, XposName, spelled,
 };
 pub(crate) use given::Given;
+pub(crate) use study::{
+    BaselineAction, BaselineArguments, CheckArguments, SaveArguments, StabilityArguments, StudyArguments,
+};
+pub(crate) use verify::VerifyArguments;
 
 /// Forecasts from time-series foundation models: fast, exact and without PyTorch.
 #[derive(Debug, Parser)]
@@ -100,7 +106,9 @@ impl Program {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Forecast(Box<ForecastArguments>),
-    Verify(VerifyArguments),
+    Verify(Box<VerifyArguments>),
+    Stability(Box<StabilityArguments>),
+    Baseline(Box<BaselineArguments>),
     Inspect(InspectArguments),
     Bench(BenchArguments),
     Config(ConfigArguments),
@@ -258,6 +266,17 @@ pub(crate) struct ModelArguments {
     pub(crate) run: Given<RunArguments>,
 }
 
+/// Which columns of the files
+#[derive(Debug, Args)]
+pub(crate) struct ColumnArguments {
+    /// Columns, by name [default: the close of a file with candles, else every numeric column]
+    #[arg(long, value_delimiter = ',', value_name = "A,B")]
+    pub(crate) columns: Vec<String>,
+    /// The time column [default: found by name or content]
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) time: Option<String>,
+}
+
 /// How a model runs
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
@@ -290,31 +309,6 @@ pub(crate) struct RunArguments {
     pub(crate) memory_limit: Option<usize>,
 }
 
-/// Compare with the public reference, stage by stage
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  nowcast verify --goldens goldens
-  nowcast verify --goldens goldens --mode eager --json
-
-Exit status: 0 all passed, 1 a check failed, 2 nothing could be checked.")]
-pub(crate) struct VerifyArguments {
-    /// Folder of cases, or one case
-    #[arg(long, value_name = "DIR")]
-    pub(crate) goldens: PathBuf,
-    /// Only cases of these models
-    #[arg(long, value_enum)]
-    pub(crate) family: Option<FamilyName>,
-    /// Where to run
-    #[arg(long, default_value = "cpu", value_name = "auto|cpu|cuda[:N]")]
-    pub(crate) device: String,
-    /// Verify this mode
-    #[arg(long, value_enum, default_value_t = ModeName::Default)]
-    pub(crate) mode: ModeName,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
 /// Show a model and the memory of a forecast before it runs
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -345,14 +339,26 @@ pub(crate) struct InspectArguments {
     pub(crate) candles: Given<CandleArguments>,
 }
 
-/// Time forecasts of synthetic series or candles
+/// Time forecasts: one mode on synthetic input, or every mode and dtype on files
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   nowcast bench
+  nowcast bench btc.csv vix.csv --horizon 24
+  nowcast bench --compare --model kronos-nano --context 400
   nowcast bench --model DIR --context 512 --horizon 8 --samples 256 --runs 50 --json
   nowcast bench --model kronos-nano --context 400 --horizon 24 --samples 1 --temperature 0.6
-  nowcast bench --model DIR --roofline")]
+  nowcast bench --model DIR --roofline
+
+With files or --compare every mode, dtype and device that is there is timed; --mode, --dtype and --device choose one.")]
 pub(crate) struct BenchArguments {
+    /// Files whose symbols are forecast [default: synthetic input]
+    #[arg(value_name = "DATA")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Time every mode and dtype, beside the eager one, without files too
+    #[arg(long)]
+    pub(crate) compare: bool,
+    #[command(flatten)]
+    pub(crate) columns: ColumnArguments,
     #[command(flatten)]
     pub(crate) model: ModelArguments,
     /// Past steps

@@ -1,10 +1,17 @@
 //! One file for each command.
 
+mod baseline;
 mod bench;
+mod columns;
 mod config;
+mod evaluation;
 mod forecast;
+mod input;
 mod inspect;
+mod stability;
+mod synthetic;
 mod verify;
+mod ways;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -19,6 +26,8 @@ pub(crate) fn run(program: Program) -> Result<ExitCode> {
     match program.command {
         Command::Forecast(arguments) => forecast::run(&arguments, program.places.stats).map(|()| ExitCode::SUCCESS),
         Command::Verify(arguments) => verify::run(&arguments),
+        Command::Stability(arguments) => stability::run(&arguments),
+        Command::Baseline(arguments) => baseline::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Bench(arguments) => bench::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Config(arguments) => config::run(&arguments, &program.places).map(|()| ExitCode::SUCCESS),

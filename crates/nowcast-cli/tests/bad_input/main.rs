@@ -8,4 +8,5 @@ mod place;
 #[path = "../program/mod.rs"]
 mod program;
 mod settings;
+mod studies;
 mod tables;

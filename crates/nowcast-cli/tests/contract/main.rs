@@ -11,4 +11,5 @@ mod formats;
 mod program;
 mod roofline;
 mod runs;
+mod studies;
 mod watching;

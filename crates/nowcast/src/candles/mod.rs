@@ -195,6 +195,27 @@ impl Candles {
         }
     }
 
+    /// The market as it stood before a bar: the bars up to it, and the times of all others as those to predict.
+    ///
+    /// # Panics
+    /// If there are fewer bars.
+    #[must_use]
+    pub fn before(&self, bar: usize) -> Self {
+        Self {
+            name: self.name.clone(),
+            rows: self.rows[..bar].to_vec(),
+            stamps: self.stamps[..bar].to_vec(),
+            future: self.stamps[bar..].iter().chain(&self.future).copied().collect(),
+            missing: self.missing,
+        }
+    }
+
+    /// The same market under another name, and so with random numbers of its own.
+    #[must_use]
+    pub fn renamed(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
     fn check(&self) -> Result<()> {
         if self.rows.is_empty() {
             return Err(Error::Data(format!(

@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use crate::family::ModelFamily;
 use crate::{Error, Result};
+pub(crate) use kronos::Twin as KronosTwin;
 
 /// All cases of a folder.
 #[derive(Debug, Clone, Serialize)]

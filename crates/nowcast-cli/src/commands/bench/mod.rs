@@ -1,8 +1,8 @@
-//! `nowcast bench`: forecasts of synthetic input, timed.
+//! `nowcast bench`: one way to run a model, timed on synthetic input, or all of them beside each other.
 
+mod comparison;
 mod roofline;
 mod summary;
-mod synthetic;
 mod workload;
 
 use std::fmt::Write;
@@ -24,6 +24,9 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<()> {
     workload::check(arguments)?;
     if arguments.roofline {
         return roofline::run(arguments);
+    }
+    if arguments.compare || !arguments.files.is_empty() {
+        return comparison::run(arguments);
     }
     let started = Instant::now();
     let run = &arguments.model.run;

@@ -19,7 +19,7 @@ use crate::forecaster::plans::Ready;
 use crate::kronos::config::{PredictorConfig, TokenizerConfig};
 use crate::kronos::{Half, Kronos, KronosSource, LoadOptions};
 use crate::{Error, Result};
-use twin::Twin;
+pub(crate) use twin::Twin;
 
 /// What a case is about decides which tensors it stores.
 pub(super) fn verify(folder: &Path, setting: &Setting) -> Result<Vec<Check>> {

@@ -1,26 +1,30 @@
-//! `nowcast verify`: parity with the public reference, stage by stage.
+//! Parity with the public reference, stage by stage.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use nowcast::golden::{self, Case, Report};
 use nowcast::{ModelFamily, Result};
 
-use super::{print, print_json};
+use super::super::{print, print_json};
+use super::verdict;
 use crate::arguments::{FamilyName, ModeName, VerifyArguments};
 use crate::device;
 use crate::progress::Progress;
 
-pub(crate) fn run(arguments: &VerifyArguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &VerifyArguments, folder: &Path) -> Result<ExitCode> {
     let family = arguments.family.map(|family| match family {
         FamilyName::Toto => ModelFamily::Toto,
         FamilyName::Kronos => ModelFamily::Kronos,
     });
-    let eager = arguments.mode == ModeName::Eager;
+    let run = &arguments.run;
+    let place = if super::was_given(run, "--device") { &run.device } else { "cpu" };
+    let mode = run.mode.unwrap_or(ModeName::Default);
     // Memory is poisoned, so that reading what nobody wrote shows.
-    let (device, _) = device::open(&arguments.device, None, Some(arguments.mode), true)?;
+    let (device, _) = device::open(place, run.threads, Some(mode), true)?;
     let mut progress = Progress::new("verifying");
-    let report = golden::verify_on(device, &arguments.goldens, family, eager, &mut |done, total| {
+    let report = golden::verify_on(device, folder, family, mode == ModeName::Eager, &mut |done, total| {
         progress.update(done, total);
     })?;
     drop(progress);
@@ -66,8 +70,4 @@ fn append(text: &mut String, case: &Case) {
         );
     }
     text.push('\n');
-}
-
-fn verdict(pass: bool) -> &'static str {
-    if pass { "PASS" } else { "FAIL" }
 }
