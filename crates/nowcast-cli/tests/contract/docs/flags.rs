@@ -8,7 +8,7 @@ use super::reference::commands;
 use crate::program::Call;
 
 /// Flags of other programs that the pages mention.
-const FOREIGN: [&str; 12] = [
+const FOREIGN: [&str; 14] = [
     "--release",
     "--workspace",
     "--locked",
@@ -21,6 +21,8 @@ const FOREIGN: [&str; 12] = [
     "--bin",
     "--test",
     "--features",
+    "--params",
+    "--sync",
 ];
 
 /// `--words-of-letters` in a text.
