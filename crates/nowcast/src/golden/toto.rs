@@ -158,13 +158,13 @@ impl Case<'_> {
     }
 
     fn load(&self, labels: bool) -> Result<Toto> {
-        let options = LoadOptions { eager: self.setting.eager, variate_labels: labels, ..LoadOptions::default() };
+        let options = LoadOptions { eager: self.setting.eager, variate_labels: labels, dtype: self.setting.dtype };
         load(&*self.setting.device, self.folder, self.config()?, options)
     }
 
     fn forecaster(&self, labels: bool) -> Result<Forecaster> {
         let (folder, config) = (self.folder.to_owned(), self.config()?);
-        let options = LoadOptions { eager: self.setting.eager, variate_labels: labels, ..LoadOptions::default() };
+        let options = LoadOptions { eager: self.setting.eager, variate_labels: labels, dtype: self.setting.dtype };
         let (shape, device) = (config.clone(), Arc::clone(&self.setting.device));
         Forecaster::new(config, usize::MAX, Box::new(move || load(&*device, &folder, shape.clone(), options)))
     }
