@@ -380,7 +380,7 @@ pub(crate) struct BenchArguments {
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) runs: usize,
     /// Measure what the processor can do at most, and each operation's share of it (CPU)
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["files", "compare"])]
     pub(crate) roofline: bool,
     /// Print JSON
     #[arg(long)]

@@ -22,11 +22,11 @@ use workload::Workload;
 
 pub(crate) fn run(arguments: &BenchArguments) -> Result<()> {
     workload::check(arguments)?;
-    if arguments.roofline {
-        return roofline::run(arguments);
-    }
     if arguments.compare || !arguments.files.is_empty() {
         return comparison::run(arguments);
+    }
+    if arguments.roofline {
+        return roofline::run(arguments);
     }
     let started = Instant::now();
     let run = &arguments.model.run;

@@ -44,9 +44,8 @@ impl Workload {
         mode: ModeName,
     ) -> Result<Self> {
         let (model, run) = (&arguments.model.model, &arguments.model.run);
-        let items = 0..arguments.batch;
-        let BenchArguments { context, variates, horizon, .. } = *arguments;
-        let synthetic = Synthetic { context, variates, horizon };
+        let BenchArguments { context, variates, horizon, batch, .. } = *arguments;
+        let (synthetic, items) = (Synthetic { context, variates, horizon }, 0..batch);
         match located {
             Located::Toto(source) => {
                 model::refuse_candle_flags(model, &[arguments.candles.given()])?;
