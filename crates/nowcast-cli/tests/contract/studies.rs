@@ -10,7 +10,7 @@ use crate::program::{Call, kronos, model};
 
 #[test]
 fn verify_holds_every_mode_against_eager() {
-    let report = parse(&run(&["verify", &model(), &vix(), "--quick", "--device", "cpu", "--json"]));
+    let report = parse(&run(&["verify", &model(), &vix(), "--quick", "--device", "cpu", "--dtype", "f32", "--json"]));
     assert_eq!(report["failed"].as_u64(), Some(0), "{report:#}");
     let checks = report["checks"].as_array().unwrap();
     assert_eq!(report["passed"].as_u64(), Some(checks.len() as u64));
@@ -24,7 +24,8 @@ fn verify_holds_every_mode_against_eager() {
     for what in ["1 step", "3 steps: mean path", "KV cache of the path", "one thread", "plans built", "memory"] {
         assert!(has("what", what), "{what}");
     }
-    let text = run(&["verify", &kronos(), "--quick", "--mode", "default", "--device", "cpu"]).stdout;
+    let only = ["--quick", "--mode", "default", "--dtype", "f32", "--device", "cpu"];
+    let text = run(&[&["verify", &kronos()], &only[..]].concat()).stdout;
     assert!(text.lines().filter(|line| line.starts_with("PASS  default f32 cpu")).count() > 20, "{text}");
     assert!(text.contains("logits against f64") && text.ends_with("0 failed\n"), "{text}");
 }
@@ -33,7 +34,8 @@ fn verify_holds_every_mode_against_eager() {
 fn stability_is_exact_for_one_seed_and_within_its_limit_over_seeds() {
     let file = vix();
     let arguments = ["stability", &file, "--model", &model(), "--context", "64", "--device", "cpu", "--windows", "300"];
-    let report = parse(&run(&[&arguments[..], &["--horizon", "4", "--seeds", "3", "--json"]].concat()));
+    let report =
+        parse(&run(&[&arguments[..], &["--horizon", "4", "--seeds", "3", "--dtype", "f32", "--json"]].concat()));
     let rows = report["rows"].as_array().unwrap();
     assert_eq!((report["passed"].as_u64(), report["failed"].as_u64()), (Some(rows.len() as u64), Some(0)));
     let of = |mode: &str, quantiles: &str| {
@@ -59,7 +61,10 @@ fn what_is_not_stable_fails() {
     let file = vix();
     let arguments = ["stability", &file, "--model", &model(), "--context", "64", "--device", "cpu", "--windows", "3"];
     // The limit of one path is 16%.
-    let run = Call::new(&[&arguments[..], &["--horizon", "1", "--samples", "1", "--mode", "default"]].concat()).run();
+    let run = Call::new(
+        &[&arguments[..], &["--horizon", "1", "--samples", "1", "--mode", "default", "--dtype", "f32"]].concat(),
+    )
+    .run();
     assert_eq!(run.code, Some(1), "{}", run.stdout);
     let failed: Vec<&str> = run.stdout.lines().filter(|line| line.ends_with("FAIL")).collect();
     assert!(failed.len() == 1 && failed[0].contains("1 paths"), "{}", run.stdout);
