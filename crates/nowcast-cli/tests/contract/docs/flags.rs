@@ -8,7 +8,7 @@ use super::reference::commands;
 use crate::program::Call;
 
 /// Flags of other programs that the pages mention.
-const FOREIGN: [&str; 14] = [
+const FOREIGN: [&str; 15] = [
     "--release",
     "--workspace",
     "--locked",
@@ -21,6 +21,7 @@ const FOREIGN: [&str; 14] = [
     "--bin",
     "--test",
     "--features",
+    "--example",
     "--params",
     "--sync",
 ];
