@@ -4,6 +4,7 @@ mod answer;
 mod candles;
 mod commands;
 mod configuration;
+mod docs;
 mod forecasts;
 mod formats;
 #[path = "../program/mod.rs"]
