@@ -31,8 +31,11 @@
 //! | [`device`] | where it runs |
 //! | [`toto`], [`kronos`] | the models, each written once |
 //! | [`family`] | which of them a checkpoint is |
+//! | [`backtest`] | what forecasts would have been worth |
 //! | [`golden`] | parity with the public references |
+//! | [`backtest`] | what forecasts would have been worth |
 
+pub mod backtest;
 pub mod candles;
 pub mod checkpoint;
 pub mod data;

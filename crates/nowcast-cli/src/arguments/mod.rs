@@ -10,11 +10,14 @@ use nowcast::kronos::{Filter, Window};
 
 use crate::configuration::Configuration;
 
+mod backtest;
 mod choices;
 mod given;
 
+pub(crate) use backtest::BacktestArguments;
 pub(crate) use choices::{
-    DecodeName, DtypeName, FamilyName, FilterName, LogName, ModeName, OutputName, WindowName, XposName, spelled,
+    CalendarName, DecodeName, DtypeName, FamilyName, FilterName, LogName, ModeName, OutputName, WindowName, XposName,
+    spelled,
 };
 pub(crate) use given::Given;
 
@@ -103,6 +106,7 @@ pub(crate) enum Command {
     Verify(VerifyArguments),
     Inspect(InspectArguments),
     Bench(BenchArguments),
+    Backtest(Box<BacktestArguments>),
     Config(ConfigArguments),
     Completions(CompletionArguments),
 }

@@ -1,7 +1,9 @@
 //! One file for each command.
 
+mod backtest;
 mod bench;
 mod config;
+mod files;
 mod forecast;
 mod inspect;
 mod verify;
@@ -22,6 +24,7 @@ pub(crate) fn run(program: Program) -> Result<ExitCode> {
         Command::Inspect(arguments) => inspect::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Bench(arguments) => bench::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Config(arguments) => config::run(&arguments, &program.places).map(|()| ExitCode::SUCCESS),
+        Command::Backtest(arguments) => backtest::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Completions(arguments) => {
             let mut script = Vec::new();
             clap_complete::generate(arguments.shell, &mut Program::command(), "nowcast", &mut script);

@@ -1,20 +1,25 @@
 //! An answer as text or bytes: pure functions from data to output, and the one place that writes files.
 
 mod answer;
+mod backtest;
 mod candle_table;
 mod csv;
 mod decimals;
 mod file;
+mod grid;
 mod json;
 mod long;
 mod market;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod sheet;
 mod table;
 
 pub use answer::{Answer, Question, SeriesAnswer, Timeline};
+pub use backtest::{BacktestAnswer, forecasts, render_backtest, results, trades};
 pub use file::{check_target, same_file, write_file};
 pub use market::{Market, MarketForecast};
+pub use sheet::{Cells, Sheet, SheetFormat};
 
 use nowcast::{Error, Result};
 
