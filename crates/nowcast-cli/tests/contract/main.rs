@@ -1,6 +1,7 @@
 //! The command line contract that other people's scripts rely on, checked on the real program.
 
 mod answer;
+mod backtest;
 mod candles;
 mod commands;
 mod configuration;
