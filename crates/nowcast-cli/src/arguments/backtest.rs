@@ -12,7 +12,7 @@ use super::{CalendarName, CandleArguments, Given, OutputName, RunArguments};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   nowcast backtest btc.csv --horizon 8
-  nowcast backtest btc.csv aapl.csv vix.csv --horizon 8 --windows 200 --fee-bps 10
+  nowcast backtest btc.csv aapl.csv vix.csv --horizon 8 --windows 200 --fee-bps 10 --report report.html
   nowcast backtest kline.csv --model nano --model kronos-nano --horizon 12 --strategy sign,bracket,guard_0.6
   nowcast backtest load.csv --columns HUFL,OT --horizon 24 --stride 24 --from 2018-01-01 --output json
   nowcast backtest btc.csv --horizon 1 --windows 500 --forecasts forecasts.csv --trades trades.parquet")]
@@ -83,6 +83,9 @@ pub(crate) struct BacktestArguments {
     /// File for the results [default: the standard output]
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+    /// Write a report with charts, one file that any browser opens
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
     /// Write bars and forecasts, one row for each bar, symbol and forecaster
     #[arg(long, value_name = "FILE.csv|parquet")]
     pub(crate) forecasts: Option<PathBuf>,

@@ -17,6 +17,7 @@ mod table;
 
 pub use answer::{Answer, Question, SeriesAnswer, Timeline};
 pub use backtest::{BacktestAnswer, forecasts, render_backtest, results, trades};
+pub(crate) use backtest::{Figure, OVERALL, PERFORMANCE, SCORES, column};
 pub use file::{check_target, same_file, write_file};
 pub use market::{Market, MarketForecast};
 pub use sheet::{Cells, Sheet, SheetFormat};

@@ -12,6 +12,8 @@ use nowcast::backtest::{
 use nowcast::data::{ReadOptions, Table};
 use nowcast_cli::output::{BacktestAnswer, SheetFormat, forecasts, render_backtest, trades, write_file};
 
+use nowcast_cli::report::{check_report, render_report};
+
 use super::{files, print};
 use crate::arguments::{BacktestArguments, CalendarName};
 use crate::message;
@@ -25,8 +27,9 @@ pub(crate) fn run(arguments: &BacktestArguments) -> Result<()> {
     let format = files::format(arguments.output, out)?;
     let sheet = |path: &Option<std::path::PathBuf>| path.as_deref().map(SheetFormat::of).transpose();
     let (forecast_format, trade_format) = (sheet(&arguments.forecasts)?, sheet(&arguments.trades)?);
-    let outputs = [out, arguments.forecasts.as_deref(), arguments.trades.as_deref()];
+    let outputs = [out, arguments.report.as_deref(), arguments.forecasts.as_deref(), arguments.trades.as_deref()];
     files::check(arguments.files.iter().map(|path| path.as_path()), outputs.into_iter().flatten())?;
+    arguments.report.as_deref().map(check_report).transpose()?;
     let options = options(arguments);
     let (symbols, notes) = read(arguments)?;
     // What cannot work is said before a model is fetched and loaded.
@@ -65,6 +68,9 @@ pub(crate) fn run(arguments: &BacktestArguments) -> Result<()> {
     // Nothing is said or written before all of it is there.
     let results = render_backtest(&answer, format)?;
     let mut written: Vec<(&Path, Vec<u8>)> = Vec::new();
+    if let Some(path) = arguments.report.as_deref() {
+        written.push((path, render_report(&answer)));
+    }
     if let (Some(path), Some(format)) = (arguments.forecasts.as_deref(), forecast_format) {
         written.push((path, forecasts(&answer).render(format)?));
     }

@@ -1,6 +1,6 @@
 //! The figures of a backtest by name: what they are called, how they are written, and which value is better.
 
-use nowcast::backtest::{Performance, Scores};
+use nowcast::backtest::{Overall, Performance, Scores};
 
 use super::super::decimals::Notation;
 
@@ -109,6 +109,47 @@ pub(crate) const PERFORMANCE: [Figure<Performance>; 10] = [
     },
     Figure { key: "winners", title: "winners", unit: Unit::Percent, better: Better::Neither, value: |p| p.winners },
     Figure { key: "costs", title: "costs", unit: Unit::Percent, better: Better::Neither, value: |p| Some(p.costs) },
+];
+
+/// The scores that can be compared between symbols.
+pub(crate) const OVERALL: [Figure<Overall>; 7] = [
+    Figure { key: "mase", title: "MASE", unit: Unit::Plain, better: Better::Lower, value: |o| o.mase },
+    Figure { key: "wql", title: "WQL", unit: Unit::Plain, better: Better::Lower, value: |o| o.wql },
+    Figure {
+        key: "coverage",
+        title: "coverage",
+        unit: Unit::Percent,
+        better: Better::Neither,
+        value: |o| Some(o.coverage),
+    },
+    Figure {
+        key: "direction",
+        title: "direction",
+        unit: Unit::Percent,
+        better: Better::Higher,
+        value: |o| o.direction,
+    },
+    Figure {
+        key: "rank_ic",
+        title: "RankIC",
+        unit: Unit::Plain,
+        better: Better::Higher,
+        value: |o| Some(o.rank_ic.as_ref()?.mean),
+    },
+    Figure {
+        key: "icir",
+        title: "ICIR",
+        unit: Unit::Plain,
+        better: Better::Higher,
+        value: |o| o.rank_ic.as_ref()?.information_ratio,
+    },
+    Figure {
+        key: "dates",
+        title: "dates",
+        unit: Unit::Count,
+        better: Better::Neither,
+        value: |o| Some(o.rank_ic.as_ref()?.dates as f64),
+    },
 ];
 
 /// One column of a table for people: a cell for each row, and whether it is the best.

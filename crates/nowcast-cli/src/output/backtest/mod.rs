@@ -10,7 +10,7 @@ use nowcast::{Error, Result};
 use serde_json::Value;
 
 use super::{Format, SheetFormat};
-pub(crate) use figures::{Figure, PERFORMANCE, SCORES};
+pub(crate) use figures::{Figure, OVERALL, PERFORMANCE, SCORES, column};
 pub use files::{forecasts, results, trades};
 
 /// A backtest and what came of every forecaster.

@@ -3,14 +3,14 @@
 use super::super::grid::Grid;
 use super::super::table::printable;
 use super::figures::{self, Figure};
-use super::{BacktestAnswer, PERFORMANCE, SCORES};
+use super::{BacktestAnswer, OVERALL, PERFORMANCE, SCORES};
 
 pub(super) fn render(answer: &BacktestAnswer) -> String {
     let mut text = format!("{}\n", answer.headline());
     let several = answer.backtest.symbols().len() > 1;
     if several {
         text.push_str("\nall symbols (means over the symbols)\n");
-        overall(answer).push_to(&mut text);
+        grid(answer, &OVERALL, |evaluation| Some(&answer.evaluations[evaluation].overall)).push_to(&mut text);
         for (place, trading) in answer.evaluations[0].trading.iter().enumerate() {
             let of = |evaluation: usize| answer.evaluations[evaluation].trading[place].portfolio.as_ref();
             if trading.portfolio.is_some() {
@@ -50,27 +50,6 @@ fn grid<'a, Of: 'static>(
     for (row, evaluation) in answer.evaluations.iter().enumerate() {
         let cells = columns.iter().map(|column| column[row].0.clone());
         grid.row(std::iter::once(evaluation.name.clone()).chain(cells).collect());
-    }
-    grid
-}
-
-fn overall(answer: &BacktestAnswer) -> Grid {
-    let mut grid = Grid::new(&["forecaster", "MASE", "WQL", "coverage", "direction", "RankIC", "ICIR", "dates"]);
-    let plain = |value: Option<f64>| value.map_or("–".into(), |value| format!("{value:.3}"));
-    let percent = |value: Option<f64>| value.map_or("–".into(), |value| format!("{:.1}%", 100.0 * value));
-    for evaluation in &answer.evaluations {
-        let overall = &evaluation.overall;
-        let rank = overall.rank_ic.as_ref();
-        grid.row(vec![
-            evaluation.name.clone(),
-            plain(overall.mase),
-            plain(overall.wql),
-            percent(Some(overall.coverage)),
-            percent(overall.direction),
-            plain(rank.map(|rank| rank.mean)),
-            plain(rank.and_then(|rank| rank.information_ratio)),
-            rank.map_or("0".into(), |rank| rank.dates.to_string()),
-        ]);
     }
     grid
 }
