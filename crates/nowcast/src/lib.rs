@@ -32,6 +32,7 @@
 //! | [`toto`], [`kronos`] | the models, each written once |
 //! | [`family`] | which of them a checkpoint is |
 //! | [`backtest`] | what forecasts would have been worth |
+//! | [`tuning`] | settings that suit a symbol |
 //! | [`golden`] | parity with the public references |
 //! | [`backtest`] | what forecasts would have been worth |
 
@@ -49,6 +50,7 @@ pub mod kronos;
 pub mod metrics;
 pub mod series;
 pub mod toto;
+pub mod tuning;
 mod weights;
 
 pub use candles::{CandleColumns, Candles};

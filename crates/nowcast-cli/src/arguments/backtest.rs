@@ -56,6 +56,9 @@ pub(crate) struct BacktestArguments {
     /// The point forecast: mean, median, quantile_0.4, trimmed_mean_0.1 and others [default: median; mean for Kronos]
     #[arg(long, value_name = "RULE")]
     pub(crate) point: Option<Aggregation>,
+    /// Settings that nowcast tune found for these symbols; flags win over them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) params: Option<PathBuf>,
     /// Share that the central interval shall hold
     #[arg(long, default_value_t = 0.8, value_name = "SHARE")]
     pub(crate) interval: f64,

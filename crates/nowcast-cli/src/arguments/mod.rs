@@ -13,6 +13,7 @@ use crate::configuration::Configuration;
 mod backtest;
 mod choices;
 mod given;
+mod tune;
 
 pub(crate) use backtest::BacktestArguments;
 pub(crate) use choices::{
@@ -20,6 +21,7 @@ pub(crate) use choices::{
     spelled,
 };
 pub(crate) use given::Given;
+pub(crate) use tune::TuneArguments;
 
 /// Forecasts from time-series foundation models: fast, exact and without PyTorch.
 #[derive(Debug, Parser)]
@@ -107,6 +109,7 @@ pub(crate) enum Command {
     Inspect(InspectArguments),
     Bench(BenchArguments),
     Backtest(Box<BacktestArguments>),
+    Tune(Box<TuneArguments>),
     Config(ConfigArguments),
     Completions(CompletionArguments),
 }
@@ -160,6 +163,9 @@ pub(crate) struct ForecastArguments {
     /// median; mean for Kronos]
     #[arg(long, value_name = "RULE")]
     pub(crate) point: Option<Aggregation>,
+    /// Settings that nowcast tune found for this symbol; flags win over them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) params: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) model: ModelArguments,
     /// Format of the answer

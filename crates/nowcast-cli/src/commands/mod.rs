@@ -1,11 +1,15 @@
 //! One file for each command.
 
+mod asks;
 mod backtest;
 mod bench;
 mod config;
 mod files;
 mod forecast;
 mod inspect;
+mod params;
+mod symbols;
+mod tune;
 mod verify;
 
 use std::io::Write;
@@ -19,10 +23,11 @@ use crate::arguments::{Command, Program};
 /// Runs a command; its exit status says whether what it checked holds.
 pub(crate) fn run(program: Program) -> Result<ExitCode> {
     match program.command {
-        Command::Forecast(arguments) => forecast::run(&arguments, program.places.stats).map(|()| ExitCode::SUCCESS),
+        Command::Forecast(arguments) => forecast::run(arguments, program.places.stats).map(|()| ExitCode::SUCCESS),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Bench(arguments) => bench::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Tune(arguments) => tune::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Config(arguments) => config::run(&arguments, &program.places).map(|()| ExitCode::SUCCESS),
         Command::Backtest(arguments) => backtest::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Completions(arguments) => {

@@ -14,6 +14,7 @@ mod market;
 mod parquet;
 mod sheet;
 mod table;
+mod tuned;
 
 pub use answer::{Answer, Question, SeriesAnswer, Timeline};
 pub use backtest::{BacktestAnswer, forecasts, render_backtest, results, trades};
@@ -21,6 +22,7 @@ pub(crate) use backtest::{Figure, OVERALL, PERFORMANCE, SCORES, column};
 pub use file::{check_target, same_file, write_file};
 pub use market::{Market, MarketForecast};
 pub use sheet::{Cells, Sheet, SheetFormat};
+pub use tuned::tuned_table;
 
 use nowcast::{Error, Result};
 

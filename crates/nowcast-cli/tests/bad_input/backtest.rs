@@ -35,6 +35,7 @@ fn settings_and_data_that_allow_no_window() {
         (&["good.csv", "--context", "2", "--model", &toto], &["is given twice"]),
         (&["good.csv", "good.csv", "--context", "2"], &["is given twice"]),
         (&["good.csv", "--context", "2", "--forecasts", "f.xlsx"], &["f.xlsx", ".csv or .parquet"]),
+        (&["good.csv", "--context", "2", "--report", "report.pdf"], &["report.pdf: a report is .html"]),
         (&["good.csv", "--context", "2", "--trades", "missing/t.csv"], &["create it first"]),
         (&["good.csv", "--context", "2", "--out", "good.csv"], &["would be overwritten"]),
         (&["good.csv", "--context", "2", "--forecasts", "a.csv", "--trades", "a.csv"], &["would be overwritten"]),

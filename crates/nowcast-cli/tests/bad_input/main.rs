@@ -10,3 +10,4 @@ mod place;
 mod program;
 mod settings;
 mod tables;
+mod tune;

@@ -84,9 +84,10 @@ fn files_of_forecasts_and_trades_read_back() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     let model = model();
     let more = ["--model", &model, "--forecasts", &path("f.csv"), "--trades", &path("t.csv"), "--output", "csv"];
-    let results = run(&[&["backtest", &vix(), "--out", &path("r.csv")], &SHORT[..], &more].concat());
+    let report = ["--out", &path("r.csv"), "--report", &path("r.html")];
+    let results = run(&[&["backtest", &vix()], &SHORT[..], &more, &report].concat());
     assert!(results.stdout.is_empty());
-    assert_eq!(names(folder.path()), ["f.csv", "r.csv", "t.csv"]);
+    assert_eq!(names(folder.path()), ["f.csv", "r.csv", "r.html", "t.csv"]);
     let header = |name: &str| fs::read_to_string(path(name)).unwrap().lines().next().unwrap().to_string();
     assert!(
         header("f.csv").starts_with("datetime,instrument,model,Open,High,Low,Close,Volume,score,label,forecast_1,")
@@ -106,7 +107,8 @@ fn files_of_forecasts_and_trades_read_back() {
 
 #[test]
 fn the_same_question_has_the_same_bytes() {
-    let arguments = [&["backtest", &vix(), "--model", &model(), "--output", "json"], &SHORT[..]].concat();
+    let (file, model) = (vix(), model());
+    let arguments = [&["backtest", &file, "--model", &model, "--output", "json"], &SHORT[..]].concat();
     let first = run(&arguments).stdout;
     assert_eq!(run(&[&arguments[..], &["--threads", "1"]].concat()).stdout, first);
 }

@@ -11,4 +11,5 @@ mod formats;
 mod program;
 mod roofline;
 mod runs;
+mod tune;
 mod watching;

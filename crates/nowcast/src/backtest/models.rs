@@ -41,6 +41,11 @@ impl SeriesPredictor {
         Self { name: name.into(), forecaster, asks }
     }
 
+    /// Asks differently from now on.
+    pub fn ask(&mut self, asks: Asks<ForecastOptions>) {
+        self.asks = asks;
+    }
+
     /// The model.
     pub fn forecaster(&self) -> &Forecaster {
         &self.forecaster
@@ -101,6 +106,11 @@ impl CandlePredictor {
     /// A model under a name.
     pub fn new(name: impl Into<String>, forecaster: CandleForecaster, asks: Asks<CandleOptions>) -> Self {
         Self { name: name.into(), forecaster, asks }
+    }
+
+    /// Asks differently from now on.
+    pub fn ask(&mut self, asks: Asks<CandleOptions>) {
+        self.asks = asks;
     }
 
     /// The model.

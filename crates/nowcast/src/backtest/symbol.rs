@@ -155,6 +155,16 @@ impl Symbol {
         self.style.write(&self.stamps[bar])
     }
 
+    /// The symbol as it was when it had so many bars.
+    #[must_use]
+    pub fn until(&self, bars: usize) -> Self {
+        let mut cut = self.clone();
+        let CandleColumns { open, high, low, close, volume, amount } = &mut cut.columns;
+        [open, high, low, close].into_iter().chain(volume).chain(amount).for_each(|values| values.truncate(bars));
+        cut.stamps.truncate(bars);
+        cut
+    }
+
     /// The first `bars` bars: all that an origin behind them may know.
     ///
     /// # Panics

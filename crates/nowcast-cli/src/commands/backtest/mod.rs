@@ -9,12 +9,11 @@ use nowcast::Result;
 use nowcast::backtest::{
     Backtest, BacktestOptions, Calendar, Costs, Predictor, Reference, ReferencePredictor, Symbol, Windows,
 };
-use nowcast::data::{ReadOptions, Table};
 use nowcast_cli::output::{BacktestAnswer, SheetFormat, forecasts, render_backtest, trades, write_file};
 
 use nowcast_cli::report::{check_report, render_report};
 
-use super::{files, print};
+use super::{files, print, symbols};
 use crate::arguments::{BacktestArguments, CalendarName};
 use crate::message;
 use crate::progress::Progress;
@@ -31,12 +30,12 @@ pub(crate) fn run(arguments: &BacktestArguments) -> Result<()> {
     files::check(arguments.files.iter().map(|path| path.as_path()), outputs.into_iter().flatten())?;
     arguments.report.as_deref().map(check_report).transpose()?;
     let options = options(arguments);
-    let (symbols, notes) = read(arguments)?;
+    let (symbols, notes) = symbols::read(&arguments.files, &arguments.columns, arguments.time.as_ref())?;
     // What cannot work is said before a model is fetched and loaded.
     let shortest = vec![arguments.context.unwrap_or(1); symbols.len()];
     Backtest::new(symbols.clone(), shortest, options.clone())?;
 
-    let mut models = forecasters::load(arguments)?;
+    let mut models = forecasters::load(arguments, &symbols)?;
     let longest = |symbol: &Symbol| {
         let contexts = models.forecasters.iter().map(|model| model.context(symbol, arguments.horizon));
         contexts.max().unwrap_or(1)
@@ -108,19 +107,6 @@ fn options(arguments: &BacktestArguments) -> BacktestOptions {
     options.interval = arguments.interval;
     options.season = arguments.season;
     options
-}
-
-/// The symbols of all files, and what is to be said about them.
-fn read(arguments: &BacktestArguments) -> Result<(Vec<Symbol>, Vec<String>)> {
-    let options = ReadOptions { time: arguments.time.clone(), columns: arguments.columns.clone(), fill_gaps: false };
-    let (mut symbols, mut notes) = (Vec::new(), Vec::new());
-    for path in &arguments.files {
-        let table = Table::read(path, &options)?;
-        let (found, said) = Symbol::from_table(&table)?;
-        notes.extend(table.notes.iter().chain(&said).map(|note| format!("{}: {note}", table.name)));
-        symbols.extend(found);
-    }
-    Ok((symbols, notes))
 }
 
 /// Says where fewer windows fit than were asked for.

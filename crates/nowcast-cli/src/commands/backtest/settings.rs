@@ -28,6 +28,7 @@ pub(super) fn list(
         ("samples", json!(arguments.samples)),
         ("seed", json!(arguments.seed)),
         ("point", arguments.point.map_or(Value::Null, |rule| text(&rule))),
+        ("params", json!(arguments.params.as_ref().map(|path| path.display().to_string()))),
         ("interval", json!(options.interval)),
         ("season", json!(arguments.season)),
         ("strategies", json!(options.strategies.iter().map(ToString::to_string).collect::<Vec<_>>())),
