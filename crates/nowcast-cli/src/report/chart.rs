@@ -102,7 +102,7 @@ impl Chart<'_> {
 
     fn label_times(&self, svg: &mut String, x: &impl Fn(usize) -> f64) {
         let last = self.times.len().saturating_sub(1);
-        let labels = 5.min(last);
+        let labels = 4.min(last);
         for label in 0..=labels {
             let place = last * label / labels.max(1);
             let anchor = ["start", "middle", "end"][usize::from(label > 0) + usize::from(label == labels && label > 0)];

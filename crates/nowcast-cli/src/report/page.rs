@@ -39,7 +39,7 @@ pub(super) fn render(answer: &BacktestAnswer) -> String {
         answer.notes.iter().for_each(|note| html += &format!("<li>{}</li>\n", escaped(note)));
         html += "</ul>\n";
     }
-    html += "<details open><summary>Every parameter</summary>\n";
+    html += "<details open=\"\"><summary>Every parameter</summary>\n";
     html += &tables::settings(answer);
     html + "</details>\n</body>\n</html>\n"
 }

@@ -79,12 +79,13 @@ fn a_real_browser_draws_it() {
     std::fs::write(&page, render_report(&answer())).unwrap();
     let run = |arguments: &[String]| {
         let profile = format!("--user-data-dir={}", folder.path().join("profile").display());
-        let output = std::process::Command::new(&browser)
+        let output = assert_cmd::Command::new(&browser)
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", &profile])
             .args(arguments)
             .arg(format!("file://{}", page.display()))
+            .timeout(std::time::Duration::from_secs(120))
             .output()
-            .expect("the browser starts");
+            .expect("the browser starts and ends");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         output.stdout
     };

@@ -5,7 +5,7 @@ use std::fs;
 use nowcast::data::{ReadOptions, Table};
 use serde_json::Value;
 
-use crate::answer::{example, json, keys, names, numbers, parse, run, vix};
+use crate::answer::{example, keys, names, numbers, parse, run, vix};
 use crate::program::{kronos, model};
 
 fn backtest(files: &[&str], more: &[&str]) -> Value {
@@ -60,7 +60,8 @@ fn the_last_window_is_the_forecast_of_the_file_that_ends_there() {
     let header = lines.next().unwrap();
     let first = header.iter().position(|name| *name == "forecast_1").unwrap();
     let window = lines.rfind(|row| row[2] == model && !row[first].is_empty()).unwrap();
-    let single = json(cut.to_str().unwrap(), &["--context", "64", "--horizon", "4", "--columns", "CLOSE"]);
+    let shape = ["--context", "64", "--horizon", "4", "--columns", "CLOSE", "--output", "json"];
+    let single = parse(&run(&[&["forecast", cut.to_str().unwrap(), "--model", &model], &shape[..]].concat()));
     let point = numbers(&single["series"][0]["point"]);
     let parsed: Vec<f64> = window[first..first + 4].iter().map(|cell| cell.parse().unwrap()).collect();
     assert_eq!(parsed, point);

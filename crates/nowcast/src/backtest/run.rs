@@ -138,6 +138,9 @@ impl Backtest {
     /// a strategy needs them.
     pub fn new(symbols: Vec<Symbol>, contexts: Vec<usize>, options: BacktestOptions) -> Result<Self> {
         options.check()?;
+        if contexts.contains(&0) {
+            return Err(Error::Setting("the context is 0: give at least 1 past bar".into()));
+        }
         let question = options.question();
         for (place, symbol) in symbols.iter().enumerate() {
             if symbols[..place].iter().any(|other| other.name() == symbol.name()) {

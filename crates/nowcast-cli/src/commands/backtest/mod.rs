@@ -56,6 +56,7 @@ pub(crate) fn run(arguments: &BacktestArguments) -> Result<()> {
     let all: Vec<&mut dyn Predictor> = all.chain(references.iter_mut().map(|one| one as &mut dyn Predictor)).collect();
     let (each, runs) = (backtest.windows(), all.len());
     let mut progress = Progress::new("forecasting the past");
+    progress.update(0, runs * each);
     let mut evaluations = Vec::with_capacity(runs);
     for predictor in all {
         let before = evaluations.len() * each;

@@ -7,7 +7,7 @@ use super::super::decimals::Notation;
 /// How numbers of a figure are written for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// In the unit of the data.
+    /// In the unit of the data, or so small that decimals must follow the values.
     Data,
     /// A plain number, three decimals.
     Plain,
@@ -43,7 +43,7 @@ pub(crate) const SCORES: [Figure<Scores>; 8] = [
     Figure { key: "mae_percent", title: "MAE %", unit: Unit::Plain, better: Better::Lower, value: |s| s.mae_percent },
     Figure { key: "rmse", title: "RMSE", unit: Unit::Data, better: Better::Lower, value: |s| Some(s.rmse) },
     Figure { key: "mase", title: "MASE", unit: Unit::Plain, better: Better::Lower, value: |s| s.mase },
-    Figure { key: "wql", title: "WQL", unit: Unit::Plain, better: Better::Lower, value: |s| s.wql },
+    Figure { key: "wql", title: "WQL", unit: Unit::Data, better: Better::Lower, value: |s| s.wql },
     Figure { key: "crps", title: "CRPS", unit: Unit::Data, better: Better::Lower, value: |s| s.crps },
     Figure {
         key: "coverage",
@@ -114,7 +114,7 @@ pub(crate) const PERFORMANCE: [Figure<Performance>; 10] = [
 /// The scores that can be compared between symbols.
 pub(crate) const OVERALL: [Figure<Overall>; 7] = [
     Figure { key: "mase", title: "MASE", unit: Unit::Plain, better: Better::Lower, value: |o| o.mase },
-    Figure { key: "wql", title: "WQL", unit: Unit::Plain, better: Better::Lower, value: |o| o.wql },
+    Figure { key: "wql", title: "WQL", unit: Unit::Data, better: Better::Lower, value: |o| o.wql },
     Figure {
         key: "coverage",
         title: "coverage",

@@ -42,6 +42,7 @@ fn what_cannot_work_is_one_line() {
     for (message, words) in [
         (new(options(), vec![ten()], 8), "10 bars are too few for a context of 8 and a horizon of 3, which take 11"),
         (new(options(), vec![ten()], usize::MAX), "too few"),
+        (new(options(), vec![ten()], 0), "context is 0"),
         (new(options(), vec![ten(), ten()], 1), "two symbols are called ten/x"),
         (new(with(|o| o.windows.horizon = 0), vec![ten()], 1), "horizon is 0"),
         (new(with(|o| o.windows.stride = 0), vec![ten()], 1), "stride is 0"),
