@@ -31,9 +31,12 @@
 //! | [`device`] | where it runs |
 //! | [`toto`], [`kronos`] | the models, each written once |
 //! | [`family`] | which of them a checkpoint is |
+//! | [`backtest`] | what forecasts would have been worth |
+//! | [`tuning`] | settings that suit a symbol |
 //! | [`golden`] | parity with the public references |
 //! | [`equivalence`] | whether modes, dtypes and devices compute the same |
 
+pub mod backtest;
 pub mod candles;
 pub mod checkpoint;
 pub mod data;
@@ -48,6 +51,7 @@ pub mod kronos;
 pub mod metrics;
 pub mod series;
 pub mod toto;
+pub mod tuning;
 mod weights;
 
 pub use candles::{CandleColumns, Candles};

@@ -10,18 +10,23 @@ use nowcast::kronos::{Filter, Window};
 
 use crate::configuration::Configuration;
 
+mod backtest;
 mod choices;
 mod given;
 mod study;
+mod tune;
 mod verify;
 
+pub(crate) use backtest::BacktestArguments;
 pub(crate) use choices::{
-    DecodeName, DtypeName, FamilyName, FilterName, LogName, ModeName, OutputName, WindowName, XposName, spelled,
+    CalendarName, DecodeName, DtypeName, FamilyName, FilterName, LogName, ModeName, OutputName, WindowName, XposName,
+    spelled,
 };
 pub(crate) use given::Given;
 pub(crate) use study::{
     BaselineAction, BaselineArguments, CheckArguments, SaveArguments, StabilityArguments, StudyArguments,
 };
+pub(crate) use tune::TuneArguments;
 pub(crate) use verify::VerifyArguments;
 
 /// Forecasts from time-series foundation models: fast, exact and without PyTorch.
@@ -111,6 +116,8 @@ pub(crate) enum Command {
     Baseline(Box<BaselineArguments>),
     Inspect(InspectArguments),
     Bench(BenchArguments),
+    Backtest(Box<BacktestArguments>),
+    Tune(Box<TuneArguments>),
     Config(ConfigArguments),
     Completions(CompletionArguments),
 }
@@ -164,6 +171,9 @@ pub(crate) struct ForecastArguments {
     /// median; mean for Kronos]
     #[arg(long, value_name = "RULE")]
     pub(crate) point: Option<Aggregation>,
+    /// Settings that nowcast tune found for this symbol; flags win over them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) params: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) model: ModelArguments,
     /// Format of the answer

@@ -1,5 +1,6 @@
 //! Everything a user can get wrong ends in exit status 2 and one clear line, with nothing printed and nothing written.
 
+mod backtest;
 mod candles;
 mod checkpoints;
 mod goldens;
@@ -10,3 +11,4 @@ mod program;
 mod settings;
 mod studies;
 mod tables;
+mod tune;

@@ -1,6 +1,7 @@
 //! The command line contract that other people's scripts rely on, checked on the real program.
 
 mod answer;
+mod backtest;
 mod candles;
 mod commands;
 mod configuration;
@@ -12,4 +13,5 @@ mod program;
 mod roofline;
 mod runs;
 mod studies;
+mod tune;
 mod watching;

@@ -5,7 +5,7 @@
 //! missing is filled as the reference fills it. [`Consistency`] counts bars that no market could print, and [`repair`]
 //! mends them.
 
-mod columns;
+pub(crate) mod columns;
 mod consistency;
 
 pub use consistency::{Consistency, repair, repair_forecast};

@@ -8,7 +8,7 @@ use super::reference::commands;
 use crate::program::Call;
 
 /// Flags of other programs that the pages mention.
-const FOREIGN: [&str; 15] = [
+const FOREIGN: [&str; 14] = [
     "--release",
     "--workspace",
     "--locked",
@@ -22,7 +22,6 @@ const FOREIGN: [&str; 15] = [
     "--test",
     "--features",
     "--example",
-    "--params",
     "--sync",
 ];
 
