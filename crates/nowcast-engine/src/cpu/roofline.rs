@@ -96,17 +96,35 @@ struct Read<'a> {
 impl Kernel for Read<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
+        let round = V::LANES * CHAINS;
         let mut sums = [V::splat(0.0); CHAINS];
-        for block in self.values.chunks_exact(V::LANES * CHAINS) {
-            for line in block.chunks(CACHE_LINE) {
-                V::prefetch(line.as_ptr().wrapping_add(PREFETCH_DISTANCE));
+        for block in self.values.chunks_exact(round) {
+            let start = block.as_ptr();
+            let mut line = 0;
+            while line < round {
+                V::prefetch(start.wrapping_add(PREFETCH_DISTANCE + line));
+                line += CACHE_LINE;
             }
-            for (sum, values) in sums.iter_mut().zip(block.chunks_exact(V::LANES)) {
-                *sum = sum.add(V::from_slice(values));
+            // Counted by hand, so that the sums stay in registers.
+            let mut chain = 0;
+            while chain < CHAINS {
+                // SAFETY: the block holds a whole round.
+                sums[chain] = sums[chain].add(unsafe { V::load(start.add(chain * V::LANES)) });
+                chain += 1;
             }
         }
-        black_box(sums.map(V::sum));
+        finish(sums);
     }
+}
+
+/// Makes the compiler believe that the sums are needed.
+#[inline(always)]
+fn finish<V: Vector>(sums: [V; CHAINS]) {
+    let mut total = sums[0];
+    for sum in &sums[1..] {
+        total = total.add(*sum);
+    }
+    black_box(total.sum());
 }
 
 /// Multiplies and adds numbers that stay in registers.
@@ -120,11 +138,13 @@ impl Kernel for MultiplyAdd<'_> {
         let (factor, addend) = (V::splat(black_box(0.5)), V::splat(black_box(1.0)));
         let mut sums = [addend; CHAINS];
         for _ in 0..STEPS {
-            for sum in &mut sums {
-                *sum = sum.mul_add(factor, addend);
+            let mut chain = 0;
+            while chain < CHAINS {
+                sums[chain] = sums[chain].mul_add(factor, addend);
+                chain += 1;
             }
         }
-        black_box(sums.map(V::sum));
+        finish(sums);
         self.flops.fetch_add((2 * STEPS * CHAINS * V::LANES) as u64, Ordering::Relaxed);
     }
 }

@@ -29,8 +29,8 @@ pub(super) struct Limits {
     /// The last-level cache, if the system tells.
     pub(super) cache_bytes: Option<usize>,
     pub(super) weight_bytes: usize,
-    /// Bytes per second read again and again of as many bytes as the weights have, where they fit the last-level cache.
-    pub(super) cache: Option<f64>,
+    /// Bytes per second of a buffer as large as the weights, read again and again as a forecast reads them.
+    pub(super) weights: f64,
     /// Operations per second in f32, and in each dtype for which the processor has instructions of its own.
     pub(super) peaks: Vec<(Dtype, f64)>,
 }
@@ -47,7 +47,6 @@ impl Limits {
         let beyond = cache_bytes.map_or(0, |bytes| bytes.saturating_mul(BEYOND_CACHES));
         let room = memory::available().map_or(MOST_BUFFER, |bytes| bytes / 4);
         let buffer = beyond.clamp(LEAST_BUFFER, MOST_BUFFER).min(room);
-        let fits = cache_bytes.is_some_and(|cache| weight_bytes <= cache);
         let peak = |dtype| roofline::peak(pool, dtype, PATIENCE).map(|peak| (dtype, peak));
         Ok(Self {
             device: nowcast::device::Device::describe(device),
@@ -55,14 +54,19 @@ impl Limits {
             buffer,
             cache_bytes,
             weight_bytes,
-            cache: if fits { Some(read(weight_bytes)?) } else { None },
+            weights: read(weight_bytes)?,
             peaks: Dtype::ALL.into_iter().filter_map(peak).collect(),
         })
     }
 
-    /// Bytes per second that bound the forecast: of the cache, if the weights can stay in it.
+    /// Bytes per second that bound the forecast: what caches keep of the weights from one to the next counts.
     pub(super) fn bandwidth(&self) -> f64 {
-        self.cache.map_or(self.memory, |cache| cache.max(self.memory))
+        self.weights.max(self.memory)
+    }
+
+    /// Whether the last-level cache could hold all weights, if its size is known.
+    pub(super) fn weights_fit(&self) -> Option<bool> {
+        self.cache_bytes.map(|cache| self.weight_bytes <= cache)
     }
 
     /// The least seconds that operations could take.
@@ -94,14 +98,14 @@ fn kibibytes(text: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn limits(cache: Option<f64>) -> Limits {
+    fn limits(weights: f64) -> Limits {
         Limits {
             device: String::new(),
             memory: 100.0,
             buffer: 1,
             cache_bytes: None,
             weight_bytes: 1,
-            cache,
+            weights,
             peaks: vec![(Dtype::F32, 1000.0), (Dtype::Bf16, 500.0), (Dtype::Int8, 4000.0)],
         }
     }
@@ -112,12 +116,12 @@ mod tests {
 
     #[test]
     fn the_slower_of_both_limits_counts() {
-        assert_eq!(limits(None).seconds(&entry(Dtype::F32, 300, 2000)), 3.0);
-        assert_eq!(limits(None).seconds(&entry(Dtype::F32, 100, 2000)), 2.0);
-        assert_eq!(limits(Some(400.0)).seconds(&entry(Dtype::F32, 400, 500)), 1.0);
+        assert_eq!(limits(90.0).seconds(&entry(Dtype::F32, 300, 2000)), 3.0);
+        assert_eq!(limits(90.0).seconds(&entry(Dtype::F32, 100, 2000)), 2.0);
+        assert_eq!(limits(400.0).seconds(&entry(Dtype::F32, 400, 500)), 1.0);
         // Instructions for int8 are faster here, those for bf16 slower than f32's.
-        assert_eq!(limits(None).seconds(&entry(Dtype::Int8, 0, 8000)), 2.0);
-        assert_eq!(limits(None).seconds(&entry(Dtype::Bf16, 0, 8000)), 8.0);
+        assert_eq!(limits(90.0).seconds(&entry(Dtype::Int8, 0, 8000)), 2.0);
+        assert_eq!(limits(90.0).seconds(&entry(Dtype::Bf16, 0, 8000)), 8.0);
     }
 
     #[test]

@@ -121,8 +121,8 @@ impl<'a> Table<'a> {
                 "buffer_bytes": limits.buffer,
                 "last_level_cache_bytes": limits.cache_bytes,
                 "weight_bytes": limits.weight_bytes,
-                "weights_fit_last_level_cache": limits.cache.is_some(),
-                "cache_gigabytes_per_second": limits.cache.map(|cache| cache / 1e9),
+                "weights_fit_last_level_cache": limits.weights_fit(),
+                "weights_gigabytes_per_second": limits.weights / 1e9,
                 "gigaflops": peaks,
             },
             "median_ms": self.summary.median,
@@ -145,18 +145,12 @@ impl<'a> Table<'a> {
             let _ = write!(text, ", {dtype} {:.0} GFLOPS", peak / 1e9);
         }
         let weights = in_words(limits.weight_bytes);
-        let _ = match (limits.cache_bytes, limits.cache) {
-            (Some(size), Some(speed)) => writeln!(
-                text,
-                "\nthe weights ({weights}) fit the last-level cache of {}: {:.1} GB/s, the limit below",
-                in_words(size),
-                speed / 1e9
-            ),
-            (Some(size), None) => {
-                writeln!(text, "\nthe weights ({weights}) do not fit the last-level cache of {}", in_words(size))
-            }
-            _ => writeln!(text, "\nweights {weights}; the size of the last-level cache is unknown"),
+        let cache = match (limits.weights_fit(), limits.cache_bytes) {
+            (Some(true), Some(size)) => format!("fit the last-level cache of {}", in_words(size)),
+            (Some(false), Some(size)) => format!("do not fit the last-level cache of {}", in_words(size)),
+            _ => "beside a last-level cache of unknown size".into(),
         };
+        let _ = writeln!(text, "\nweights of {weights} {cache}: {:.1} GB/s for their size", limits.weights / 1e9);
         let _ = writeln!(
             text,
             "{input}, {horizon} steps, {samples} samples: median {:.3} ms over {} runs\n",
