@@ -7,6 +7,7 @@ use super::executable::CudaExecutable;
 use super::machine::{DeviceMemory, Machine};
 use super::weights::{DeviceLinear, upload_vector};
 use crate::device::{Device, Executable, Resident};
+use crate::dtype::Dtype;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::weights::WeightList;
@@ -15,6 +16,7 @@ use crate::weights::WeightList;
 pub struct CudaDevice {
     machine: Arc<dyn Machine>,
     graphs: bool,
+    exact: bool,
     poison: bool,
 }
 
@@ -24,7 +26,7 @@ impl CudaDevice {
     /// # Errors
     /// There is no driver, no such device, or its kernels can be neither found nor compiled; the message tells which.
     pub fn new(ordinal: usize) -> Result<Self> {
-        Ok(Self { machine: driver::open(ordinal)?, graphs: true, poison: false })
+        Ok(Self { machine: driver::open(ordinal)?, graphs: true, exact: false, poison: false })
     }
 
     /// How many GPUs there are; 0 without a driver.
@@ -38,13 +40,20 @@ impl CudaDevice {
     /// There is no C++ compiler.
     #[cfg(feature = "emulation")]
     pub fn emulated() -> Result<Self> {
-        Ok(Self { machine: super::emulator::open()?, graphs: true, poison: false })
+        Ok(Self { machine: super::emulator::open()?, graphs: true, exact: false, poison: false })
     }
 
     /// Whether a plan is recorded into graphs and replayed (the default), or launched kernel by kernel.
     #[must_use]
     pub fn with_graphs(self, graphs: bool) -> Self {
         Self { graphs, ..self }
+    }
+
+    /// Whether products of f32 are summed as on the CPU, to the last digit, without tensor cores; otherwise (the default)
+    /// they are off by about the rounding of f32, and several times faster.
+    #[must_use]
+    pub fn with_exact_products(self, exact: bool) -> Self {
+        Self { exact, ..self }
     }
 
     /// Fills every plan's memory with NaN before it is used, for tests.
@@ -59,10 +68,14 @@ impl Device for CudaDevice {
         self.machine.describe()
     }
 
+    fn supports(&self, dtype: Dtype) -> bool {
+        matches!(dtype, Dtype::F32 | Dtype::Tf32 | Dtype::Bf16)
+    }
+
     fn load(&self, weights: WeightList<'_>) -> Result<Arc<dyn Resident>> {
         weights.check(self)?;
         let machine = &self.machine;
-        let linears = weights.linears.into_iter().map(|source| DeviceLinear::pack(machine, source));
+        let linears = weights.linears.into_iter().map(|source| DeviceLinear::pack(machine, source, self.exact));
         let linears = linears.collect::<Result<Vec<_>>>()?;
         let vectors = weights.vectors.iter().map(|values| upload_vector(machine, values));
         let vectors = vectors.collect::<Result<Vec<_>>>()?;

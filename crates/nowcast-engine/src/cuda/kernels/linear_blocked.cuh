@@ -1,0 +1,185 @@
+// Products of many rows: blocks of the result, both operands staged through shared memory link by link.
+//
+// A warp owns `2 * M` bands of weights times `N` bands of rows. Warps stand `ACROSS` the weights, `DOWN` the rows, and, to
+// keep more of the GPU busy where rows are few, `DEPTH` parts deep; then every part has a ring of stages of its own.
+#pragma once
+
+#include "fragments.cuh"
+
+struct RowFragments {
+    // [rows, inputs]
+    const float* input;
+    // [bands, links, pieces, 32]
+    uint4* fragments;
+    // [rows]
+    float* row_scale;
+    const Live* live;
+    Rows rows;
+    int inputs;
+    int links;
+    int has_norm;
+    float epsilon;
+};
+
+// Cuts rows for the products below. Grid: bands; a warp takes a row.
+template <int FORMAT>
+__device__ __forceinline__ void cut_rows(const RowFragments& call) {
+    i64 row = (i64)blockIdx.x * BAND + threadIdx.x / 32;
+    if (row >= count(call.rows, call.live)) return;
+    uint4* band = call.fragments + (i64)blockIdx.x * call.links * Pieces<FORMAT>::COUNT * 32;
+    float scale = cut_row<FORMAT>(call.input + row * call.inputs, call.inputs, call.links, threadIdx.x / 32, band,
+                                  call.has_norm, call.epsilon);
+    if (threadIdx.x % 32 == 0) call.row_scale[row] = scale;
+}
+
+// Grid: blocks of rows, blocks of weights.
+template <int FORMAT, int M, int N, int ACROSS, int DOWN, int DEPTH, int STAGES>
+__device__ __forceinline__ void multiply_block(const Product& call) {
+    const int PIECES = Pieces<FORMAT>::COUNT, LINK_SIZE = PIECES * 32;
+    const int GROUP = 32 * ACROSS * DOWN, THREADS = GROUP * DEPTH;
+    const int WEIGHT_BANDS = 2 * M * ACROSS, ROW_BANDS = N * DOWN, BANDS = WEIGHT_BANDS + ROW_BANDS;
+    const int COPIES = (BANDS * LINK_SIZE + GROUP - 1) / GROUP;
+    SHARED_MEMORY(memory);
+    int rows = count(call.rows, call.live);
+    int first_row_band = blockIdx.x * ROW_BANDS, last_row_band = (rows - 1) / BAND;
+    if (rows == 0 || first_row_band > last_row_band) return;
+    int first_band = call.first_band + blockIdx.y * WEIGHT_BANDS;
+    int depth = threadIdx.x / GROUP, member = threadIdx.x % GROUP, lane = threadIdx.x % 32;
+    int across = member / 32 % ACROSS, down = member / 32 / ACROSS;
+    uint4* ring = reinterpret_cast<uint4*>(memory) + depth * STAGES * BANDS * LINK_SIZE;
+
+    // Links of this group of warps; all groups go through the loop equally often.
+    int first_link = DEPTH == 1 ? 0 : part_start(depth, call.links);
+    int end_link = DEPTH == 1 ? call.links : part_start(depth + 1, call.links);
+    int turns = DEPTH == 1 ? call.links : (call.links + PARTS - 1) / PARTS;
+
+    auto copy = [&](int link) {
+        if (link < end_link) {
+            uint4* stage = ring + (link - first_link) % STAGES * BANDS * LINK_SIZE;
+#pragma unroll
+            for (int index = 0; index < COPIES; index++) {
+                int place = member + index * GROUP, band = place / LINK_SIZE, offset = place % LINK_SIZE;
+                if (BANDS * LINK_SIZE % GROUP != 0 && band >= BANDS) break;
+                // Where the block hangs over, the last band stands in, and nothing is written.
+                const uint4* from;
+                if (band < WEIGHT_BANDS) {
+                    int source = first_band + band < call.end_band ? first_band + band : call.end_band - 1;
+                    from = call.weight + ((i64)source * call.links + link) * LINK_SIZE;
+                } else {
+                    int source = first_row_band + band - WEIGHT_BANDS;
+                    source = source < last_row_band ? source : last_row_band;
+                    from = call.row_fragments + ((i64)source * call.links + link) * LINK_SIZE;
+                }
+                copy_ahead(stage + place, from + offset);
+            }
+        }
+        end_copies();
+    };
+
+    float totals[M][N][4], chains[M][N][4];
+    auto clear = [](float(&sums)[M][N][4]) {
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+#pragma unroll
+            for (int n = 0; n < N; n++) sums[m][n][0] = sums[m][n][1] = sums[m][n][2] = sums[m][n][3] = 0.0f;
+        }
+    };
+    auto add_to = [](float(&sums)[M][N][4], const float(&other)[M][N][4]) {
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+#pragma unroll
+            for (int n = 0; n < N; n++) {
+#pragma unroll
+                for (int part = 0; part < 4; part++) sums[m][n][part] += other[m][n][part];
+            }
+        }
+    };
+    // The sum of the parts so far waits in shared memory where one warp goes through all of them.
+    float* parked = memory + STAGES * BANDS * LINK_SIZE * 4 + threadIdx.x;
+    int part = 0;
+    clear(totals);
+#pragma unroll
+    for (int stage = 0; stage < STAGES - 1; stage++) copy(first_link + stage);
+    for (int turn = 0; turn < turns; turn++) {
+        wait_for_copies<STAGES - 2>();
+        __syncthreads();
+        copy(first_link + turn + STAGES - 1);
+        int link = first_link + turn;
+        if (link >= end_link) continue;
+        const uint4* weights = ring + turn % STAGES * BANDS * LINK_SIZE + across * 2 * M * LINK_SIZE + lane;
+        const uint4* values = ring + turn % STAGES * BANDS * LINK_SIZE + (WEIGHT_BANDS + down * N) * LINK_SIZE + lane;
+        clear(chains);
+#pragma unroll
+        for (int piece = 0; piece < PIECES; piece++) {
+            uint4 left[2 * M], right[N];
+#pragma unroll
+            for (int m = 0; m < 2 * M; m++) left[m] = weights[m * LINK_SIZE + piece * 32];
+#pragma unroll
+            for (int n = 0; n < N; n++) right[n] = values[n * LINK_SIZE + piece * 32];
+#pragma unroll
+            for (int round = 0; round < Pieces<FORMAT>::ROUNDS; round++) {
+#pragma unroll
+                for (int m = 0; m < M; m++) {
+#pragma unroll
+                    for (int n = 0; n < N; n++) {
+                        multiply_round<FORMAT>(round, chains[m][n], left[2 * m], left[2 * m + 1], right[n]);
+                    }
+                }
+            }
+        }
+        add_to(totals, chains);
+        if (DEPTH == 1 && link + 1 == part_start(part + 1, call.links) && part + 1 < PARTS) {
+#pragma unroll
+            for (int index = 0; index < M * N * 4; index++) {
+                float* sum = &totals[index / 4 / N][index / 4 % N][index % 4];
+                parked[index * THREADS] = part == 0 ? *sum : parked[index * THREADS] + *sum;
+                *sum = 0.0f;
+            }
+            part++;
+        }
+    }
+    if (DEPTH == 1 && part > 0) {
+#pragma unroll
+        for (int index = 0; index < M * N * 4; index++) {
+            float* sum = &totals[index / 4 / N][index / 4 % N][index % 4];
+            *sum = parked[index * THREADS] + *sum;
+        }
+    }
+    if (DEPTH > 1) {
+        // The parts of each result meet in the memory of the ring; every group finishes its share of them.
+        wait_for_copies<0>();
+        __syncthreads();
+#pragma unroll
+        for (int index = 0; index < M * N * 4; index++) {
+            memory[(depth * M * N * 4 + index) * GROUP + member] = totals[index / 4 / N][index / 4 % N][index % 4];
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+        int band = first_band + (across * M + m) * 2;
+        if (band >= call.end_band) continue;
+        int high_band = band + 1 < call.end_band ? band + 1 : band;
+        ColumnPair pair = load_columns(call, band, high_band, lane / 4);
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            if (DEPTH > 1 && (m * N + n) % DEPTH != depth) continue;
+            float* sums = totals[m][n];
+            if (DEPTH > 1) {
+#pragma unroll
+                for (int which = 0; which < 4; which++) {
+                    const float* place = memory + ((m * N + n) * 4 + which) * GROUP + member;
+                    sums[which] = place[0];
+#pragma unroll
+                    for (int other = 1; other < DEPTH; other++) sums[which] += place[other * M * N * 4 * GROUP];
+                }
+            }
+#pragma unroll
+            for (int which = 0; which < 2; which++) {
+                i64 row = (i64)(first_row_band + down * N + n) * BAND + lane % 4 * 2 + which;
+                if (row >= rows) continue;
+                finish_bands(call, row, band, lane / 4, pair, call.row_scale[row], sums[which], sums[which + 2]);
+            }
+        }
+    }
+}
