@@ -299,7 +299,7 @@ fn exact_products_have_the_digits_of_the_cpu() {
     let cpu = product.run(&nowcast_engine::cpu::CpuDevice::new(Some(1)), 20);
     for device in devices() {
         if nowcast_engine::cpu::detect::InstructionSet::detected().is_fused() {
-            let exact = product.run(&device.with_exact_products(true), 20);
+            let exact = product.run(&device.with_exact_sums(true), 20);
             assert_eq!(bits(&cpu), bits(&exact));
         }
     }

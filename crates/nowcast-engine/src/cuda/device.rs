@@ -49,10 +49,10 @@ impl CudaDevice {
         Self { graphs, ..self }
     }
 
-    /// Whether products of f32 are summed as on the CPU, to the last digit, without tensor cores; otherwise (the default)
-    /// they are off by about the rounding of f32, and several times faster.
+    /// Whether products of f32 and attention are summed as on the CPU, to the last digit, without tensor cores; otherwise
+    /// (the default) they are off by about the rounding of f32, and several times faster.
     #[must_use]
-    pub fn with_exact_products(self, exact: bool) -> Self {
+    pub fn with_exact_sums(self, exact: bool) -> Self {
         Self { exact, ..self }
     }
 
@@ -80,7 +80,8 @@ impl Device for CudaDevice {
         let vectors = weights.vectors.iter().map(|values| upload_vector(machine, values));
         let vectors = vectors.collect::<Result<Vec<_>>>()?;
         let machine = Arc::clone(machine);
-        Ok(Arc::new(CudaWeights { linears, vectors, machine, graphs: self.graphs, poison: self.poison }))
+        let Self { graphs, exact, poison, .. } = *self;
+        Ok(Arc::new(CudaWeights { linears, vectors, machine, graphs, exact, poison }))
     }
 }
 
@@ -90,6 +91,7 @@ pub(super) struct CudaWeights {
     pub(super) vectors: Vec<DeviceMemory>,
     pub(super) machine: Arc<dyn Machine>,
     pub(super) graphs: bool,
+    pub(super) exact: bool,
     pub(super) poison: bool,
 }
 

@@ -22,6 +22,7 @@ pub(super) const HEADERS: &[Source] = sources![
     "fragments.cuh",
     "linear_blocked.cuh",
     "linear_streamed.cuh",
+    "attention.cuh",
 ];
 
 /// All files with kernels.
@@ -35,6 +36,7 @@ pub(super) const SOURCES: &[Source] = sources![
     "linear_tiled.cu",
     "scaler.cu",
     "rotary.cu",
+    "attention_chunked.cu",
     "attention.cu",
     "mixture.cu",
     "rows.cu",
@@ -92,6 +94,9 @@ kernels! {
     "linear_tiled.cu": RowScale = "row_scale", LinearTiled = "linear_tiled";
     "scaler.cu": ScaleContext = "scale_context", ScaleStep = "scale_step";
     "rotary.cu": RotaryTable = "rotary_table", RotateQuery = "rotate_query", AppendCache = "append_cache";
+    "attention_chunked.cu":
+        AttendTile64 = "attend_tile_64", AttendTile128 = "attend_tile_128", AttendTile256 = "attend_tile_256",
+        AttendRow64 = "attend_row_64", AttendRow128 = "attend_row_128", AttendRow256 = "attend_row_256";
     "attention.cu": Attention = "attention", GroupAttention = "group_attention";
     "mixture.cu":
         ActivateMixture = "activate_mixture", MeanMixture = "mean_mixture", SampleMixture = "sample_mixture";

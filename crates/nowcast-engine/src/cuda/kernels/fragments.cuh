@@ -19,6 +19,8 @@
 #define LINK 32
 #define STEPS (LINK / 16)
 #define PARTS 4
+// Exponent of the largest value of a row once it is scaled.
+#define LARGEST_EXPONENT 12
 
 enum Format { SPLIT, HALF, BRAIN };
 
@@ -132,11 +134,6 @@ __device__ inline int part_start(int part, int links) {
     return links * part / PARTS;
 }
 
-__device__ inline float sum_of_warp(float value) {
-    for (int half = 16; half > 0; half /= 2) value += __shfl_xor_sync(0xffffffffu, value, half);
-    return value;
-}
-
 // Two inputs of a row from `input` on, zero beyond its end.
 __device__ inline float2 two_inputs(const float* row, int input, int inputs) {
     float2 two = make_float2(0.0f, 0.0f);
@@ -153,42 +150,95 @@ __device__ inline float power_of_two(int exponent) {
     return __int_as_float((exponent + 127) << 23);
 }
 
-// Cuts one row into fragments, by one warp: row `place` of the band that starts at `band`. Returns the scale of the
-// row's results: the inverse root mean square, if there is a norm, and the power of two that the values were divided by.
+// The exponent of a positive number; very small ones count as 2^-100.
+__device__ inline int exponent_of(float value) {
+    int exponent = (__float_as_int(value) >> 23) - 127;
+    return exponent < -100 ? -100 : exponent;
+}
+
+#define BAND_THREADS (32 * BAND)
+// Steps of a row that a thread keeps between looking for the largest value and cutting: rows of up to 768 inputs are
+// read once.
+#define KEPT_STEPS 6
+
+// What the warps of a block tell each other of the rows of a band.
+struct BandShare {
+    float largest[BAND][BAND];
+    float squares[BAND][BAND];
+};
+
+// Cuts a band of rows into fragments, by a block of eight warps; lane `4 r + q` of every warp takes row r. The rows'
+// scales can be asked for after the next barrier.
 template <int FORMAT>
-__device__ __forceinline__ float cut_row(const float* row, int inputs, int links, int place, uint4* band, int has_norm,
-                                         float epsilon) {
-    int lane = threadIdx.x % 32, quarter = lane % 4;
+__device__ __forceinline__ void cut_band(const float* rows, int live_rows, int inputs, int links, uint4* band,
+                                         BandShare* share) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, place = lane / 4, quarter = lane % 4;
+    int steps = place < live_rows ? links * STEPS : 0;
+    const float* row = rows + (i64)place * inputs + quarter * 2;
+    int left = inputs - quarter * 2;
+    float2 kept[KEPT_STEPS][2];
     float largest = 0.0f;
-#pragma unroll 8
-    for (int step = lane / 4; step < links * STEPS; step += 8) {
-        float2 low = two_inputs(row, step * 16 + quarter * 2, inputs);
-        float2 high = two_inputs(row, step * 16 + quarter * 2 + 8, inputs);
+    auto widen = [&](const float2& low, const float2& high) {
         largest = fmaxf(largest, fmaxf(fmaxf(fabsf(low.x), fabsf(low.y)), fmaxf(fabsf(high.x), fabsf(high.y))));
+    };
+#pragma unroll
+    for (int index = 0; index < KEPT_STEPS; index++) {
+        int step = warp + BAND * index;
+        if (step >= steps) continue;
+        kept[index][0] = two_inputs(row, step * 16, left);
+        kept[index][1] = two_inputs(row, step * 16 + 8, left);
     }
-    int exponent = (__float_as_int(largest_of_warp(largest)) >> 23) - 127;
-    exponent = exponent < -100 ? -100 : exponent;
-    float factor = power_of_two(12 - exponent);
-    float squares = 0.0f;
-#pragma unroll 4
-    for (int step = lane / 4; step < links * STEPS; step += 8) {
-        float2 low = two_inputs(row, step * 16 + quarter * 2, inputs);
-        float2 high = two_inputs(row, step * 16 + quarter * 2 + 8, inputs);
+#pragma unroll 6
+    for (int step = warp + BAND * KEPT_STEPS; step < steps; step += BAND) {
+        widen(two_inputs(row, step * 16, left), two_inputs(row, step * 16 + 8, left));
+    }
+#pragma unroll
+    for (int index = 0; index < KEPT_STEPS; index++) {
+        if (warp + BAND * index < steps) widen(kept[index][0], kept[index][1]);
+    }
+    for (int half = 2; half > 0; half /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, half));
+    if (quarter == 0) share->largest[place][warp] = largest;
+    __syncthreads();
+#pragma unroll
+    for (int other = 0; other < BAND; other++) largest = fmaxf(largest, share->largest[place][other]);
+    float factor = power_of_two(LARGEST_EXPONENT - exponent_of(largest)), squares = 0.0f;
+    auto cut = [&](int step, float2 low, float2 high) {
         low.x *= factor, low.y *= factor, high.x *= factor, high.y *= factor;
         squares = fmaf(low.x, low.x, fmaf(low.y, low.y, fmaf(high.x, high.x, fmaf(high.y, high.y, squares))));
         u32 first = nearest_pair<FORMAT>(low.x, low.y), second = nearest_pair<FORMAT>(high.x, high.y);
         if (FORMAT == SPLIT) {
             u32 first_rest = nearest_pair<FORMAT>(low.x - value_of_f16(first), low.y - value_of_f16(first >> 16));
             u32 second_rest = nearest_pair<FORMAT>(high.x - value_of_f16(second), high.y - value_of_f16(second >> 16));
-            band[step * 32 + place * 4 + quarter] = make_uint4(first, second, first_rest, second_rest);
+            band[step * 32 + lane] = make_uint4(first, second, first_rest, second_rest);
         } else {
-            int group = step / STEPS * 32 + place * 4 + quarter;
+            int group = step / STEPS * 32 + lane;
             reinterpret_cast<uint2*>(band)[group * STEPS + step % STEPS] = make_uint2(first, second);
         }
+    };
+#pragma unroll
+    for (int index = 0; index < KEPT_STEPS; index++) {
+        if (warp + BAND * index < steps) cut(warp + BAND * index, kept[index][0], kept[index][1]);
     }
-    float scale = power_of_two(exponent - 12);
+#pragma unroll 6
+    for (int step = warp + BAND * KEPT_STEPS; step < steps; step += BAND) {
+        cut(step, two_inputs(row, step * 16, left), two_inputs(row, step * 16 + 8, left));
+    }
+    for (int half = 2; half > 0; half /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, half);
+    if (quarter == 0) share->squares[place][warp] = squares;
+}
+
+// What the results of a row are multiplied by: the power of two that its values were divided by, and the inverse root
+// mean square, if there is a norm.
+__device__ inline float scale_of_row(const BandShare& share, int place, int inputs, int has_norm, float epsilon) {
+    float largest = 0.0f, squares = 0.0f;
+#pragma unroll
+    for (int warp = 0; warp < BAND; warp++) {
+        largest = fmaxf(largest, share.largest[place][warp]);
+        squares += share.squares[place][warp];
+    }
+    float scale = power_of_two(exponent_of(largest) - LARGEST_EXPONENT);
     if (!has_norm) return scale;
-    double mean_square = (double)sum_of_warp(squares) / (double)inputs * ((double)scale * (double)scale);
+    double mean_square = (double)squares / (double)inputs * ((double)scale * (double)scale);
     return (float)(1.0 / sqrt(mean_square + (double)epsilon) * (double)scale);
 }
 

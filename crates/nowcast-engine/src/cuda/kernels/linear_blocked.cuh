@@ -21,15 +21,20 @@ struct RowFragments {
     float epsilon;
 };
 
-// Cuts rows for the products below. Grid: bands; a warp takes a row.
+// Cuts rows for the products below. Grid: bands.
 template <int FORMAT>
 __device__ __forceinline__ void cut_rows(const RowFragments& call) {
-    i64 row = (i64)blockIdx.x * BAND + threadIdx.x / 32;
-    if (row >= count(call.rows, call.live)) return;
+    __shared__ BandShare share;
+    i64 first = (i64)blockIdx.x * BAND;
+    int rows = count(call.rows, call.live);
+    if (first >= rows) return;
+    rows = rows - first < BAND ? (int)(rows - first) : BAND;
     uint4* band = call.fragments + (i64)blockIdx.x * call.links * Pieces<FORMAT>::COUNT * 32;
-    float scale = cut_row<FORMAT>(call.input + row * call.inputs, call.inputs, call.links, threadIdx.x / 32, band,
-                                  call.has_norm, call.epsilon);
-    if (threadIdx.x % 32 == 0) call.row_scale[row] = scale;
+    cut_band<FORMAT>(call.input + first * call.inputs, rows, call.inputs, call.links, band, &share);
+    __syncthreads();
+    if ((int)threadIdx.x < rows) {
+        call.row_scale[first + threadIdx.x] = scale_of_row(share, threadIdx.x, call.inputs, call.has_norm, call.epsilon);
+    }
 }
 
 // Grid: blocks of rows, blocks of weights.

@@ -6,7 +6,7 @@
 
 #include "fragments.cuh"
 
-#define STREAM_WARPS 8
+#define STREAM_WARPS (BAND_THREADS / 32)
 
 // RING: fragments in flight, a multiple of TILES.
 template <int FORMAT, bool PAIRED, int TILES, int RING>
@@ -14,11 +14,11 @@ __device__ __forceinline__ void stream_weights(const Product& call) {
     const int PIECES = Pieces<FORMAT>::COUNT, BANDS = PAIRED ? 2 : 1;
     const int COLUMNS = TILES * BANDS * BAND, SUMS = COLUMNS * BAND, THREADS = 32 * STREAM_WARPS;
     SHARED_MEMORY(memory);
-    // Fragments of the rows, then the chains [links, columns, 8], the parts [4, columns, 8], and the rows' scales.
+    // Fragments of the rows, then the chains [links, columns, 8] and the parts [4, columns, 8].
     uint4* values = reinterpret_cast<uint4*>(memory);
     float* chains = memory + call.links * PIECES * 32 * 4;
     float* parts = chains + call.links * SUMS;
-    float* scales = parts + PARTS * SUMS;
+    __shared__ BandShare share;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     int first_band = call.first_band + blockIdx.x * TILES * BANDS;
     int first_link = call.links * warp / STREAM_WARPS, end_link = call.links * (warp + 1) / STREAM_WARPS;
@@ -39,17 +39,24 @@ __device__ __forceinline__ void stream_weights(const Product& call) {
     uint4 ahead[RING][BANDS][PIECES];
 #pragma unroll
     for (int slot = 0; slot < RING; slot++) fetch(slot, ahead[slot]);
+    // Each of the first threads finishes one result, or a pair of them: gates meet their values.
+    const int WIDTH = PAIRED ? 2 : 1;
+    static_assert(SUMS / WIDTH <= THREADS, "a thread finishes one result");
+    int own_row = threadIdx.x % BAND, own_column = threadIdx.x / BAND % BAND, own_band = threadIdx.x / BAND / BAND * WIDTH;
+    bool finishes = threadIdx.x < SUMS / WIDTH && first_band + own_band < call.end_band;
+    ColumnPair columns;
+    if (finishes) {
+        int high = own_band + WIDTH - 1;
+        int high_band = first_band + high < call.end_band ? first_band + high : first_band + own_band;
+        columns = load_columns(call, first_band + own_band, high_band, own_column);
+    }
     fetch_ahead(call.next, call.next_bytes);
     int live_rows = count(call.rows, call.live);
     wait_for_previous();
 
     for (int first = 0; first < live_rows; first += BAND) {
         int rows = live_rows - first < BAND ? live_rows - first : BAND;
-        if (warp < rows) {
-            const float* row = call.input + (i64)(first + warp) * call.inputs;
-            float scale = cut_row<FORMAT>(row, call.inputs, call.links, warp, values, call.has_norm, call.epsilon);
-            if (lane == 0) scales[warp] = scale;
-        }
+        cut_band<FORMAT>(call.input + (i64)first * call.inputs, rows, call.inputs, call.links, values, &share);
         __syncthreads();
         for (int base = 0; base < items; base += RING) {
             float sums[RING][4];
@@ -119,20 +126,15 @@ __device__ __forceinline__ void stream_weights(const Product& call) {
             for (int part = 1; part < PARTS; part++) sum += parts[part * SUMS + place];
             return sum;
         };
-        // Two bands at once where there are two, so that gates meet their values.
-        const int WIDTH = PAIRED ? 2 : 1;
-        for (int place = threadIdx.x; place < SUMS / WIDTH; place += THREADS) {
-            int row = place % BAND, column = place / BAND % BAND, band = place / BAND / BAND * WIDTH;
-            if (row >= rows || first_band + band >= call.end_band) continue;
-            int high = band + WIDTH - 1;
-            int high_band = first_band + high < call.end_band ? first_band + high : first_band + band;
-            ColumnPair pair = load_columns(call, first_band + band, high_band, column);
-            float low = total((band * BAND + column) * BAND + row), other = total((high * BAND + column) * BAND + row);
+        if (finishes && own_row < rows) {
+            float scale = scale_of_row(share, own_row, call.inputs, call.has_norm, call.epsilon);
+            int at = (own_band * BAND + own_column) * BAND + own_row;
             if (PAIRED) {
-                finish_bands(call, first + row, first_band + band, column, pair, scales[row], low, other);
+                int high = ((own_band + 1) * BAND + own_column) * BAND + own_row;
+                finish_bands(call, first + own_row, first_band + own_band, own_column, columns, scale, total(at), total(high));
             } else {
-                float result = low * pair.scale_low * scales[row] + pair.bias_low;
-                write_result(call, first + row, (first_band + band) * BAND + column, result);
+                float result = total(at) * columns.scale_low * scale + columns.bias_low;
+                write_result(call, first + own_row, (first_band + own_band) * BAND + own_column, result);
             }
         }
         __syncthreads();

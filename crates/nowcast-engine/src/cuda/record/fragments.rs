@@ -203,7 +203,7 @@ impl Recorder<'_> {
         let &(width, tiles, kernels) = streams().find(fill).or_else(|| streams().next_back())?;
         let sums = width * tiles * BAND * BAND;
         let values = matrix.links * matrix.format.link_bytes();
-        let shared_bytes = values + ((matrix.links + PARTS) * sums + BAND) * size_of::<f32>();
+        let shared_bytes = values + (matrix.links + PARTS) * sums * size_of::<f32>();
         let shape = Shape { grid: [blocks(width, tiles), 1, 1], threads: STREAM_THREADS, shared_bytes };
         (shared_bytes <= machine.most_shared_bytes()).then_some((kernels[matrix.format as usize], shape))
     }
