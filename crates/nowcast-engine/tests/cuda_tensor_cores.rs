@@ -214,8 +214,15 @@ fn bits(values: &[f64]) -> Vec<u64> {
 /// A product in several numbers of rows: all within their tolerance, and a row with the same digits in each.
 fn compare(product: &Product, rows: &[(usize, usize)]) {
     for device in devices() {
+        let mut device = device;
         let mut first: Option<Vec<f64>> = None;
-        for &(capacity, live) in rows {
+        let runs = rows.iter().flat_map(|&rows| [(rows, true), (rows, false)]);
+        for ((capacity, live), warpgroups) in runs {
+            // Few rows do without warpgroups anyway.
+            if !warpgroups && capacity < 64 {
+                continue;
+            }
+            device = device.with_warpgroups(warpgroups);
             let product = Product { capacity, ..product.clone() };
             let name = format!(
                 "{}: {} rows of {live} times {} x {} in {}",

@@ -17,6 +17,7 @@ pub struct CudaDevice {
     machine: Arc<dyn Machine>,
     graphs: bool,
     exact: bool,
+    warpgroups: bool,
     poison: bool,
 }
 
@@ -26,7 +27,7 @@ impl CudaDevice {
     /// # Errors
     /// There is no driver, no such device, or its kernels can be neither found nor compiled; the message tells which.
     pub fn new(ordinal: usize) -> Result<Self> {
-        Ok(Self { machine: driver::open(ordinal)?, graphs: true, exact: false, poison: false })
+        Ok(Self { machine: driver::open(ordinal)?, graphs: true, exact: false, warpgroups: true, poison: false })
     }
 
     /// How many GPUs there are; 0 without a driver.
@@ -40,7 +41,7 @@ impl CudaDevice {
     /// There is no C++ compiler.
     #[cfg(feature = "emulation")]
     pub fn emulated() -> Result<Self> {
-        Ok(Self { machine: super::emulator::open()?, graphs: true, exact: false, poison: false })
+        Ok(Self { machine: super::emulator::open()?, graphs: true, exact: false, warpgroups: true, poison: false })
     }
 
     /// Whether a plan is recorded into graphs and replayed (the default), or launched kernel by kernel.
@@ -54,6 +55,13 @@ impl CudaDevice {
     #[must_use]
     pub fn with_exact_sums(self, exact: bool) -> Self {
         Self { exact, ..self }
+    }
+
+    /// Whether products of many rows may use warpgroups where the GPU has them (the default); the digits are the same
+    /// without.
+    #[must_use]
+    pub fn with_warpgroups(self, warpgroups: bool) -> Self {
+        Self { warpgroups, ..self }
     }
 
     /// Fills every plan's memory with NaN before it is used, for tests.
@@ -80,8 +88,8 @@ impl Device for CudaDevice {
         let vectors = weights.vectors.iter().map(|values| upload_vector(machine, values));
         let vectors = vectors.collect::<Result<Vec<_>>>()?;
         let machine = Arc::clone(machine);
-        let Self { graphs, exact, poison, .. } = *self;
-        Ok(Arc::new(CudaWeights { linears, vectors, machine, graphs, exact, poison }))
+        let Self { graphs, exact, warpgroups, poison, .. } = *self;
+        Ok(Arc::new(CudaWeights { linears, vectors, machine, graphs, exact, warpgroups, poison }))
     }
 }
 
@@ -92,6 +100,7 @@ pub(super) struct CudaWeights {
     pub(super) machine: Arc<dyn Machine>,
     pub(super) graphs: bool,
     pub(super) exact: bool,
+    pub(super) warpgroups: bool,
     pub(super) poison: bool,
 }
 

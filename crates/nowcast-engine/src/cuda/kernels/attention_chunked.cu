@@ -118,27 +118,40 @@ __device__ __forceinline__ void attend_own(const Attention& call, i64 row, int h
 #pragma unroll
             for (int group = 0; group < GROUPS; group++) {
                 int component = 4 * (lane + LANES * group);
-                if (!sees || component >= head_dim) continue;
-                float4 key = four_at(call.suffix_keys + place + (i64)token * head_dim + component);
-                float4 asked = four_at(query + component);
-                part = fmaf(asked.x, key.x, fmaf(asked.y, key.y, fmaf(asked.z, key.z, fmaf(asked.w, key.w, part))));
+                bool inside = component < head_dim;
+                // What is not seen is loaded from elsewhere and thrown away.
+                i64 from = place + (sees ? (i64)token * head_dim : 0) + (inside ? component : 0);
+                float4 key = four_at(call.suffix_keys + from), asked = four_at(query + (inside ? component : 0));
+                float sum = fmaf(asked.x, key.x, fmaf(asked.y, key.y, fmaf(asked.z, key.z, fmaf(asked.w, key.w, part))));
+                part = inside ? sum : part;
             }
             scores[index] = sum_of_row(part);
             if (!sees) scores[index] = LEAST;
             chunk.largest = fmaxf(chunk.largest, scores[index]);
         }
+        float weights[OWN_CHUNK];
 #pragma unroll
         for (int index = 0; index < OWN_CHUNK; index++) {
             int token = start + index;
-            if (token >= end || token < hidden) continue;
-            float p = exponential_f32(scores[index] - chunk.largest);
-            chunk.sum += p;
+            weights[index] = token < end && token >= hidden ? exponential_f32(scores[index] - chunk.largest) : 0.0f;
+            chunk.sum += weights[index];
+        }
 #pragma unroll
-            for (int group = 0; group < GROUPS; group++) {
-                int component = 4 * (lane + LANES * group);
-                if (component >= head_dim) continue;
-                float4 value = four_at(call.suffix_values + place + (i64)token * head_dim + component);
-                chunk.value[group] = scaled_sum(value, p, chunk.value[group]);
+        for (int group = 0; group < GROUPS; group++) {
+            int component = 4 * (lane + LANES * group);
+            if (component >= head_dim) continue;
+            float4 values[OWN_CHUNK];
+#pragma unroll
+            for (int index = 0; index < OWN_CHUNK; index++) {
+                int token = start + index;
+                bool sees = token < end && token >= hidden;
+                values[index] = four_at(call.suffix_values + place + (sees ? (i64)token * head_dim : 0) + component);
+            }
+#pragma unroll
+            for (int index = 0; index < OWN_CHUNK; index++) {
+                // Nothing times what is not seen may be no number.
+                float4 sum = scaled_sum(values[index], weights[index], chunk.value[group]);
+                if (start + index < end && start + index >= hidden) chunk.value[group] = sum;
             }
         }
         merge(answer, chunk);
@@ -192,27 +205,30 @@ __device__ __forceinline__ void attend_tile(const Attention& call) {
     for (int start = hidden / CHUNK * CHUNK; start < common; start += CHUNK) {
         int limit = common - start < CHUNK ? common - start : CHUNK;
         __syncthreads();
-#pragma unroll 4
-        for (int index = threadIdx.x; index < head_dim * (CHUNK / 4); index += TILE_THREADS) {
-            int component = index / (CHUNK / 4), key = index % (CHUNK / 4) * 4;
-            const float* from = call.prefix_keys + prefix + (i64)component * call.prefix_capacity + start + key;
-            float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            if (call.prefix_capacity % 4 == 0) {
-                if (key < limit) four = four_at(from);
-            } else {
-                if (key < limit) four.x = from[0];
-                if (key + 1 < limit) four.y = from[1];
-                if (key + 2 < limit) four.z = from[2];
-                if (key + 3 < limit) four.w = from[3];
+        if (call.prefix_capacity % 4 == 0) {
+            // Keys beyond the limit are never looked at, but lie within the cache.
+            int last = call.prefix_capacity - start - 4;
+            for (int index = threadIdx.x; index < head_dim * (CHUNK / 4); index += TILE_THREADS) {
+                int component = index / (CHUNK / 4), key = index % (CHUNK / 4) * 4;
+                const float* from = call.prefix_keys + prefix + (i64)component * call.prefix_capacity + start;
+                copy_ahead(keys + component * CHUNK + key, from + (key < last ? key : last));
             }
-            *reinterpret_cast<float4*>(keys + component * CHUNK + key) = four;
+        } else {
+            for (int index = threadIdx.x; index < head_dim * CHUNK; index += TILE_THREADS) {
+                int component = index / CHUNK, key = index % CHUNK;
+                const float* from = call.prefix_keys + prefix + (i64)component * call.prefix_capacity + start;
+                if (key < limit) keys[index] = from[key];
+            }
         }
-#pragma unroll 4
-        for (int index = threadIdx.x; index < CHUNK * (head_dim / 4); index += TILE_THREADS) {
-            float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            if (index / (head_dim / 4) < limit) four = four_at(call.prefix_values + prefix + (i64)start * head_dim + 4 * index);
-            *reinterpret_cast<float4*>(values + 4 * index) = four;
+        for (int index = threadIdx.x; index < limit * (head_dim / 4); index += TILE_THREADS) {
+            copy_ahead(values + 4 * index, call.prefix_values + prefix + (i64)start * head_dim + 4 * index);
         }
+        end_copies();
+        // Values go four by four.
+        for (int index = limit * head_dim + threadIdx.x; index < (limit + 3) / 4 * 4 * head_dim; index += TILE_THREADS) {
+            values[index] = 0.0f;
+        }
+        wait_for_copies<0>();
         __syncthreads();
         float4 scores[THREAD_ROWS];
 #pragma unroll
@@ -317,18 +333,26 @@ __device__ __forceinline__ void attend_row(const Attention& call) {
         int key = chunk * CHUNK + 2 * lane;
         bool low = key < visible && key >= hidden, high = key + 1 < visible && key + 1 >= hidden;
         float scores[2] = {0.0f, 0.0f};
-        const float* from = call.prefix_keys + prefix + key;
+        const float* from = call.prefix_keys + prefix;
+        auto add = [&](int component, float low_key, float high_key) {
+            scores[0] = fmaf(low_key, query[component], scores[0]);
+            scores[1] = fmaf(high_key, query[component], scores[1]);
+        };
+        // Keys beyond the visible ones are never looked at, but lie within the cache.
+        if (call.prefix_capacity % 2 == 0) {
+            from += key < call.prefix_capacity ? key : 0;
 #pragma unroll 16
-        for (int component = 0; component < head_dim; component++) {
-            float2 pair = make_float2(0.0f, 0.0f);
-            if (call.prefix_capacity % 2 == 0) {
-                if (key < visible) pair = *reinterpret_cast<const float2*>(from + (i64)component * call.prefix_capacity);
-            } else {
-                if (low) pair.x = from[(i64)component * call.prefix_capacity];
-                if (high) pair.y = from[(i64)component * call.prefix_capacity + 1];
+            for (int component = 0; component < head_dim; component++) {
+                float2 pair = *reinterpret_cast<const float2*>(from + (i64)component * call.prefix_capacity);
+                add(component, pair.x, pair.y);
             }
-            scores[0] = fmaf(pair.x, query[component], scores[0]);
-            scores[1] = fmaf(pair.y, query[component], scores[1]);
+        } else {
+            int first_key = low ? key : 0, second_key = high ? key + 1 : 0;
+#pragma unroll 16
+            for (int component = 0; component < head_dim; component++) {
+                const float* both = from + (i64)component * call.prefix_capacity;
+                add(component, both[first_key], both[second_key]);
+            }
         }
         float largest = largest_of_warp(fmaxf(low ? scores[0] : LEAST, high ? scores[1] : LEAST));
         float2 p = make_float2(low ? exponential_f32(scores[0] - largest) : 0.0f,
@@ -345,11 +369,19 @@ __device__ __forceinline__ void attend_row(const Attention& call) {
         for (int component = 2 * lane; component < head_dim; component += 64) {
             const float* values = call.prefix_values + prefix + (i64)chunk * CHUNK * head_dim + component;
             float2 total = make_float2(0.0f, 0.0f);
-#pragma unroll 16
-            for (int index = 0; index < limit; index++) {
-                float2 value = *reinterpret_cast<const float2*>(values + (i64)index * head_dim);
-                total.x = fmaf(value.x, exponents[index], total.x);
-                total.y = fmaf(value.y, exponents[index], total.y);
+            // Beyond the limit exponents are zero, and the last value stands in.
+            for (int start = 0; start < limit; start += 16) {
+                float2 some[16];
+#pragma unroll
+                for (int next = 0; next < 16; next++) {
+                    int index = start + next < limit ? start + next : limit - 1;
+                    some[next] = *reinterpret_cast<const float2*>(values + (i64)index * head_dim);
+                }
+#pragma unroll
+                for (int next = 0; next < 16; next++) {
+                    total.x = fmaf(some[next].x, exponents[start + next], total.x);
+                    total.y = fmaf(some[next].y, exponents[start + next], total.y);
+                }
             }
             result[4 + component] = total.x;
             result[5 + component] = total.y;

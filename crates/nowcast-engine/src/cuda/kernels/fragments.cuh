@@ -99,21 +99,6 @@ __device__ __forceinline__ float value_of_f16(u32 word) {
     return value;
 }
 
-// Sixteen bytes on their way from global to shared memory.
-__device__ __forceinline__ void copy_ahead(uint4* to, const uint4* from) {
-    u32 address = (u32)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
-}
-
-__device__ __forceinline__ void end_copies() {
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-// Waits until all copies but those of the last `LEFT` groups are there.
-template <int LEFT>
-__device__ __forceinline__ void wait_for_copies() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
-}
 #endif
 
 // One round of one piece: sixteen rows of the left operand (two bands) times eight of the right one.
@@ -168,14 +153,18 @@ struct BandShare {
 };
 
 // Cuts a band of rows into fragments, by a block of eight warps; lane `4 r + q` of every warp takes row r. The rows'
-// scales can be asked for after the next barrier.
-template <int FORMAT>
+// scales can be asked for after the next barrier. GROUPED writes the order of warpgroups (linear_warpgroup.cuh).
+template <int FORMAT, bool GROUPED, bool WHOLE>
 __device__ __forceinline__ void cut_band(const float* rows, int live_rows, int inputs, int links, uint4* band,
                                          BandShare* share) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, place = lane / 4, quarter = lane % 4;
-    int steps = place < live_rows ? links * STEPS : 0;
-    const float* row = rows + (i64)place * inputs + quarter * 2;
-    int left = inputs - quarter * 2;
+    int steps = place < live_rows ? links * STEPS : 0, last = links * STEPS - 1;
+    const float* row = rows + (i64)(place < live_rows ? place : 0) * inputs + quarter * 2;
+    // Loads under no condition are all on their way at once.
+    auto load = [&](int step, int behind) {
+        if (WHOLE) return *reinterpret_cast<const float2*>(row + (step < last ? step : last) * 16 + behind);
+        return two_inputs(row, step * 16 + behind, inputs - quarter * 2);
+    };
     float2 kept[KEPT_STEPS][2];
     float largest = 0.0f;
     auto widen = [&](const float2& low, const float2& high) {
@@ -183,18 +172,14 @@ __device__ __forceinline__ void cut_band(const float* rows, int live_rows, int i
     };
 #pragma unroll
     for (int index = 0; index < KEPT_STEPS; index++) {
-        int step = warp + BAND * index;
-        if (step >= steps) continue;
-        kept[index][0] = two_inputs(row, step * 16, left);
-        kept[index][1] = two_inputs(row, step * 16 + 8, left);
+        kept[index][0] = load(warp + BAND * index, 0);
+        kept[index][1] = load(warp + BAND * index, 8);
     }
 #pragma unroll 6
-    for (int step = warp + BAND * KEPT_STEPS; step < steps; step += BAND) {
-        widen(two_inputs(row, step * 16, left), two_inputs(row, step * 16 + 8, left));
-    }
+    for (int step = warp + BAND * KEPT_STEPS; step <= last; step += BAND) widen(load(step, 0), load(step, 8));
 #pragma unroll
     for (int index = 0; index < KEPT_STEPS; index++) {
-        if (warp + BAND * index < steps) widen(kept[index][0], kept[index][1]);
+        if (warp + BAND * index <= last) widen(kept[index][0], kept[index][1]);
     }
     for (int half = 2; half > 0; half /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, half));
     if (quarter == 0) share->largest[place][warp] = largest;
@@ -209,7 +194,15 @@ __device__ __forceinline__ void cut_band(const float* rows, int live_rows, int i
         if (FORMAT == SPLIT) {
             u32 first_rest = nearest_pair<FORMAT>(low.x - value_of_f16(first), low.y - value_of_f16(first >> 16));
             u32 second_rest = nearest_pair<FORMAT>(high.x - value_of_f16(second), high.y - value_of_f16(second >> 16));
-            band[step * 32 + lane] = make_uint4(first, second, first_rest, second_rest);
+            if (GROUPED) {
+                u32* words = reinterpret_cast<u32*>(band) + step / STEPS * 256 + step % STEPS * 64 + lane;
+                words[0] = first, words[32] = second, words[128] = first_rest, words[160] = second_rest;
+            } else {
+                band[step * 32 + lane] = make_uint4(first, second, first_rest, second_rest);
+            }
+        } else if (GROUPED) {
+            u32* words = reinterpret_cast<u32*>(band) + step * 64 + lane;
+            words[0] = first, words[32] = second;
         } else {
             int group = step / STEPS * 32 + lane;
             reinterpret_cast<uint2*>(band)[group * STEPS + step % STEPS] = make_uint2(first, second);
@@ -221,10 +214,20 @@ __device__ __forceinline__ void cut_band(const float* rows, int live_rows, int i
     }
 #pragma unroll 6
     for (int step = warp + BAND * KEPT_STEPS; step < steps; step += BAND) {
-        cut(step, two_inputs(row, step * 16, left), two_inputs(row, step * 16 + 8, left));
+        cut(step, load(step, 0), load(step, 8));
     }
     for (int half = 2; half > 0; half /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, half);
     if (quarter == 0) share->squares[place][warp] = squares;
+}
+
+template <int FORMAT, bool GROUPED>
+__device__ __forceinline__ void cut_band(const float* rows, int live_rows, int inputs, int links, uint4* band,
+                                         BandShare* share) {
+    if (inputs % LINK == 0) {
+        cut_band<FORMAT, GROUPED, true>(rows, live_rows, inputs, links, band, share);
+    } else {
+        cut_band<FORMAT, GROUPED, false>(rows, live_rows, inputs, links, band, share);
+    }
 }
 
 // What the results of a row are multiplied by: the power of two that its values were divided by, and the inverse root
@@ -256,23 +259,42 @@ __device__ inline ColumnPair load_columns(const Product& call, int low_band, int
     return pair;
 }
 
-__device__ inline void write_result(const Product& call, i64 row, int column, float value) {
+// Place of a result and of what is added to it, or -1 if it is not wanted.
+__device__ inline i64 place_of_result(const Product& call, i64 row, int column) {
     column -= call.first_column;
-    if (column < 0 || column >= call.columns) return;
-    i64 at = row * call.columns + column;
-    call.output[at] = call.residual ? value + call.residual[at] : value;
+    return column < 0 || column >= call.columns ? -1 : row * call.columns + column;
 }
 
-// Finishes two sums of a row: column `column` of the band, and of the one behind it.
-__device__ __forceinline__ void finish_bands(const Product& call, i64 row, int band, int column, const ColumnPair& pair,
-                                             float row_scale, float low, float high) {
+__device__ inline float residual_at(const Product& call, i64 place) {
+    return call.residual && place >= 0 ? call.residual[place] : 0.0f;
+}
+
+__device__ inline void write_result(const Product& call, i64 place, float value, float residual) {
+    if (place >= 0) call.output[place] = call.residual ? value + residual : value;
+}
+
+// Two results of a row: a column of one band, and of the band behind it; gated, one. All are prepared before any is
+// written, so that their loads do not wait for each other.
+struct ResultPair {
+    i64 low_place, high_place;
+    float low_residual, high_residual;
+};
+
+__device__ __forceinline__ ResultPair prepare_pair(const Product& call, i64 row, int band, int column) {
+    ResultPair pair;
+    pair.low_place = place_of_result(call, row, (call.gated ? band / 2 : band) * BAND + column);
+    pair.high_place = call.gated ? -1 : place_of_result(call, row, (band + 1) * BAND + column);
+    pair.low_residual = residual_at(call, pair.low_place);
+    pair.high_residual = residual_at(call, pair.high_place);
+    return pair;
+}
+
+__device__ __forceinline__ void finish_pair(const Product& call, const ResultPair& pair, const ColumnPair& columns,
+                                            float row_scale, float low, float high) {
     // The column's scale first: a row's may be too large for the bare sum.
-    low = low * pair.scale_low * row_scale + pair.bias_low;
-    high = high * pair.scale_high * row_scale + pair.bias_high;
-    if (call.gated) {
-        write_result(call, row, band / 2 * BAND + column, sigmoid_linear_unit(low) * high);
-    } else {
-        write_result(call, row, band * BAND + column, low);
-        write_result(call, row, (band + 1) * BAND + column, high);
-    }
+    low = low * columns.scale_low * row_scale + columns.bias_low;
+    high = high * columns.scale_high * row_scale + columns.bias_high;
+    if (call.gated) low = sigmoid_linear_unit(low) * high;
+    write_result(call, pair.low_place, low, pair.low_residual);
+    write_result(call, pair.high_place, high, pair.high_residual);
 }

@@ -2,9 +2,10 @@
 //
 // A warp owns `2 * M` bands of weights times `N` bands of rows. Warps stand `ACROSS` the weights, `DOWN` the rows, and, to
 // keep more of the GPU busy where rows are few, `DEPTH` parts deep; then every part has a ring of stages of its own.
+// GROUPED lets four warps together multiply by all rows of the block.
 #pragma once
 
-#include "fragments.cuh"
+#include "linear_warpgroup.cuh"
 
 struct RowFragments {
     // [rows, inputs]
@@ -22,7 +23,7 @@ struct RowFragments {
 };
 
 // Cuts rows for the products below. Grid: bands.
-template <int FORMAT>
+template <int FORMAT, bool GROUPED>
 __device__ __forceinline__ void cut_rows(const RowFragments& call) {
     __shared__ BandShare share;
     i64 first = (i64)blockIdx.x * BAND;
@@ -30,7 +31,7 @@ __device__ __forceinline__ void cut_rows(const RowFragments& call) {
     if (first >= rows) return;
     rows = rows - first < BAND ? (int)(rows - first) : BAND;
     uint4* band = call.fragments + (i64)blockIdx.x * call.links * Pieces<FORMAT>::COUNT * 32;
-    cut_band<FORMAT>(call.input + first * call.inputs, rows, call.inputs, call.links, band, &share);
+    cut_band<FORMAT, GROUPED>(call.input + first * call.inputs, rows, call.inputs, call.links, band, &share);
     __syncthreads();
     if ((int)threadIdx.x < rows) {
         call.row_scale[first + threadIdx.x] = scale_of_row(share, threadIdx.x, call.inputs, call.has_norm, call.epsilon);
@@ -38,7 +39,7 @@ __device__ __forceinline__ void cut_rows(const RowFragments& call) {
 }
 
 // Grid: blocks of rows, blocks of weights.
-template <int FORMAT, int M, int N, int ACROSS, int DOWN, int DEPTH, int STAGES>
+template <int FORMAT, int M, int N, int ACROSS, int DOWN, int DEPTH, int STAGES, bool GROUPED>
 __device__ __forceinline__ void multiply_block(const Product& call) {
     const int PIECES = Pieces<FORMAT>::COUNT, LINK_SIZE = PIECES * 32;
     const int GROUP = 32 * ACROSS * DOWN, THREADS = GROUP * DEPTH;
@@ -107,27 +108,38 @@ __device__ __forceinline__ void multiply_block(const Product& call) {
     for (int stage = 0; stage < STAGES - 1; stage++) copy(first_link + stage);
     for (int turn = 0; turn < turns; turn++) {
         wait_for_copies<STAGES - 2>();
+        if (GROUPED) publish_copies();
         __syncthreads();
         copy(first_link + turn + STAGES - 1);
         int link = first_link + turn;
         if (link >= end_link) continue;
         const uint4* weights = ring + turn % STAGES * BANDS * LINK_SIZE + across * 2 * M * LINK_SIZE + lane;
         const uint4* values = ring + turn % STAGES * BANDS * LINK_SIZE + (WEIGHT_BANDS + down * N) * LINK_SIZE + lane;
-        clear(chains);
+        if constexpr (GROUPED) {
+            uint4 left[PIECES][2];
 #pragma unroll
-        for (int piece = 0; piece < PIECES; piece++) {
-            uint4 left[2 * M], right[N];
+            for (int piece = 0; piece < PIECES; piece++) {
+                left[piece][0] = weights[piece * 32];
+                left[piece][1] = weights[LINK_SIZE + piece * 32];
+            }
+            multiply_in_groups<FORMAT, N>(chains[0], left, ring + turn % STAGES * BANDS * LINK_SIZE + WEIGHT_BANDS * LINK_SIZE);
+        } else {
+            clear(chains);
 #pragma unroll
-            for (int m = 0; m < 2 * M; m++) left[m] = weights[m * LINK_SIZE + piece * 32];
+            for (int piece = 0; piece < PIECES; piece++) {
+                uint4 left[2 * M], right[N];
 #pragma unroll
-            for (int n = 0; n < N; n++) right[n] = values[n * LINK_SIZE + piece * 32];
+                for (int m = 0; m < 2 * M; m++) left[m] = weights[m * LINK_SIZE + piece * 32];
 #pragma unroll
-            for (int round = 0; round < Pieces<FORMAT>::ROUNDS; round++) {
+                for (int n = 0; n < N; n++) right[n] = values[n * LINK_SIZE + piece * 32];
 #pragma unroll
-                for (int m = 0; m < M; m++) {
+                for (int round = 0; round < Pieces<FORMAT>::ROUNDS; round++) {
 #pragma unroll
-                    for (int n = 0; n < N; n++) {
-                        multiply_round<FORMAT>(round, chains[m][n], left[2 * m], left[2 * m + 1], right[n]);
+                    for (int m = 0; m < M; m++) {
+#pragma unroll
+                        for (int n = 0; n < N; n++) {
+                            multiply_round<FORMAT>(round, chains[m][n], left[2 * m], left[2 * m + 1], right[n]);
+                        }
                     }
                 }
             }
@@ -160,30 +172,51 @@ __device__ __forceinline__ void multiply_block(const Product& call) {
         }
         __syncthreads();
     }
+    float row_scales[N][2];
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+#pragma unroll
+        for (int which = 0; which < 2; which++) {
+            int row = (first_row_band + down * N + n) * BAND + lane % 4 * 2 + which;
+            row_scales[n][which] = call.row_scale[row < rows ? row : rows - 1];
+        }
+    }
 #pragma unroll
     for (int m = 0; m < M; m++) {
         int band = first_band + (across * M + m) * 2;
         if (band >= call.end_band) continue;
         int high_band = band + 1 < call.end_band ? band + 1 : band;
-        ColumnPair pair = load_columns(call, band, high_band, lane / 4);
+        ColumnPair columns = load_columns(call, band, high_band, lane / 4);
+        // Some results at a time: as many as are on their way together.
+        const int TOGETHER = N < 4 ? N : 4;
 #pragma unroll
-        for (int n = 0; n < N; n++) {
-            if (DEPTH > 1 && (m * N + n) % DEPTH != depth) continue;
-            float* sums = totals[m][n];
-            if (DEPTH > 1) {
+        for (int first = 0; first < N; first += TOGETHER) {
+            ResultPair pairs[TOGETHER][2];
 #pragma unroll
-                for (int which = 0; which < 4; which++) {
-                    const float* place = memory + ((m * N + n) * 4 + which) * GROUP + member;
-                    sums[which] = place[0];
-#pragma unroll
-                    for (int other = 1; other < DEPTH; other++) sums[which] += place[other * M * N * 4 * GROUP];
-                }
+            for (int index = 0; index < TOGETHER * 2; index++) {
+                i64 row = (i64)(first_row_band + down * N + first + index / 2) * BAND + lane % 4 * 2 + index % 2;
+                bool mine = row < rows && (DEPTH == 1 || (m * N + first + index / 2) % DEPTH == depth);
+                pairs[index / 2][index % 2] = {-1, -1, 0.0f, 0.0f};
+                if (mine) pairs[index / 2][index % 2] = prepare_pair(call, row, band, lane / 4);
             }
 #pragma unroll
-            for (int which = 0; which < 2; which++) {
-                i64 row = (i64)(first_row_band + down * N + n) * BAND + lane % 4 * 2 + which;
-                if (row >= rows) continue;
-                finish_bands(call, row, band, lane / 4, pair, call.row_scale[row], sums[which], sums[which + 2]);
+            for (int next = 0; next < TOGETHER; next++) {
+                int n = first + next;
+                if (DEPTH > 1 && (m * N + n) % DEPTH != depth) continue;
+                float* sums = totals[m][n];
+                if (DEPTH > 1) {
+#pragma unroll
+                    for (int which = 0; which < 4; which++) {
+                        const float* place = memory + ((m * N + n) * 4 + which) * GROUP + member;
+                        sums[which] = place[0];
+#pragma unroll
+                        for (int other = 1; other < DEPTH; other++) sums[which] += place[other * M * N * 4 * GROUP];
+                    }
+                }
+#pragma unroll
+                for (int which = 0; which < 2; which++) {
+                    finish_pair(call, pairs[next][which], columns, row_scales[n][which], sums[which], sums[which + 2]);
+                }
             }
         }
     }

@@ -26,7 +26,8 @@ __device__ __forceinline__ void stream_weights(const Product& call) {
 
     // Where the tiles hang over, the last band stands in, and nothing is written.
     auto fetch = [&](int item, uint4(&to)[BANDS][PIECES]) {
-        if (item >= items) return;
+        // Behind the last item it stands in, and so does the first where there is none.
+        item = item < items ? item : items > 0 ? items - 1 : 0;
 #pragma unroll
         for (int which = 0; which < BANDS; which++) {
             int band = first_band + item % TILES * BANDS + which;
@@ -56,7 +57,12 @@ __device__ __forceinline__ void stream_weights(const Product& call) {
 
     for (int first = 0; first < live_rows; first += BAND) {
         int rows = live_rows - first < BAND ? live_rows - first : BAND;
-        cut_band<FORMAT>(call.input + (i64)first * call.inputs, rows, call.inputs, call.links, values, &share);
+        ResultPair result;
+        if (finishes && own_row < rows) {
+            result = prepare_pair(call, first + own_row, first_band + own_band, own_column);
+            if (!PAIRED) result.high_place = -1;
+        }
+        cut_band<FORMAT, false>(call.input + (i64)first * call.inputs, rows, call.inputs, call.links, values, &share);
         __syncthreads();
         for (int base = 0; base < items; base += RING) {
             float sums[RING][4];
@@ -128,14 +134,8 @@ __device__ __forceinline__ void stream_weights(const Product& call) {
         };
         if (finishes && own_row < rows) {
             float scale = scale_of_row(share, own_row, call.inputs, call.has_norm, call.epsilon);
-            int at = (own_band * BAND + own_column) * BAND + own_row;
-            if (PAIRED) {
-                int high = ((own_band + 1) * BAND + own_column) * BAND + own_row;
-                finish_bands(call, first + own_row, first_band + own_band, own_column, columns, scale, total(at), total(high));
-            } else {
-                float result = total(at) * columns.scale_low * scale + columns.bias_low;
-                write_result(call, first + own_row, (first_band + own_band) * BAND + own_column, result);
-            }
+            int low = (own_band * BAND + own_column) * BAND + own_row;
+            finish_pair(call, result, columns, scale, total(low), PAIRED ? total(low + BAND * BAND) : 0.0f);
         }
         __syncthreads();
     }
@@ -144,22 +144,34 @@ __device__ __forceinline__ void stream_weights(const Product& call) {
 // Every kernel of one format. Blocks are named by rows of the result, then columns.
 #define FRAGMENT_KERNELS(name, FORMAT)                                                                                 \
     KERNEL(cut_rows_##name, RowFragments, 256) {                                                                       \
-        cut_rows<FORMAT>(call);                                                                                        \
+        cut_rows<FORMAT, false>(call);                                                                                 \
+    }                                                                                                                  \
+    KERNEL(cut_grouped_rows_##name, RowFragments, 256) {                                                               \
+        cut_rows<FORMAT, true>(call);                                                                                  \
+    }                                                                                                                  \
+    KERNEL(group_128_128_##name, Product, 256) {                                                                       \
+        multiply_block<FORMAT, 1, 16, 8, 1, 1, 4, true>(call);                                                         \
+    }                                                                                                                  \
+    KERNEL_RESIDENT(group_96_128_##name, Product, 256, 2) {                                                                    \
+        multiply_block<FORMAT, 1, 12, 8, 1, 1, FORMAT == SPLIT ? 2 : 4, true>(call);                                   \
+    }                                                                                                                  \
+    KERNEL_RESIDENT(group_64_128_##name, Product, 256, 2) {                                                                    \
+        multiply_block<FORMAT, 1, 8, 8, 1, 1, FORMAT == SPLIT ? 3 : 6, true>(call);                                    \
     }                                                                                                                  \
     KERNEL(block_128_128_##name, Product, 256) {                                                                       \
-        multiply_block<FORMAT, 4, 4, 2, 4, 1, 4>(call);                                                                \
+        multiply_block<FORMAT, 4, 4, 2, 4, 1, 4, false>(call);                                                         \
     }                                                                                                                  \
     KERNEL(block_128_96_##name, Product, 256) {                                                                        \
-        multiply_block<FORMAT, 3, 4, 2, 4, 1, 4>(call);                                                                \
+        multiply_block<FORMAT, 3, 4, 2, 4, 1, 4, false>(call);                                                         \
     }                                                                                                                  \
     KERNEL(block_64_64_##name, Product, 256) {                                                                         \
-        multiply_block<FORMAT, 2, 8, 2, 1, 4, 3>(call);                                                                \
+        multiply_block<FORMAT, 2, 8, 2, 1, 4, 3, false>(call);                                                         \
     }                                                                                                                  \
     KERNEL(block_32_32_##name, Product, 128) {                                                                         \
-        multiply_block<FORMAT, 2, 4, 1, 1, 4, 4>(call);                                                                \
+        multiply_block<FORMAT, 2, 4, 1, 1, 4, 4, false>(call);                                                         \
     }                                                                                                                  \
     KERNEL(small_32_32_##name, Product, 128) {                                                                         \
-        multiply_block<FORMAT, 2, 4, 1, 1, 4, 2>(call);                                                                \
+        multiply_block<FORMAT, 2, 4, 1, 1, 4, 2, false>(call);                                                         \
     }                                                                                                                  \
     KERNEL_AHEAD(stream_8_##name, Product, 256, 2) {                                                                   \
         stream_weights<FORMAT, false, 1, 6>(call);                                                                     \

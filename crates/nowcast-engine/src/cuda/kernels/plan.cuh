@@ -23,6 +23,22 @@ __device__ inline void wait_for_previous() {
 #endif
 }
 
+// Sixteen bytes on their way from global to shared memory.
+__device__ __forceinline__ void copy_ahead(void* to, const void* from) {
+    unsigned address = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+}
+
+__device__ __forceinline__ void end_copies() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Waits until all copies but those of the last `LEFT` groups are there.
+template <int LEFT>
+__device__ __forceinline__ void wait_for_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
 // One entry point with one structure as its argument; at most `threads` threads in a block, at least `blocks` of them on
 // a multiprocessor. What it does before it
 // waits for the kernel before it may only read weights and live extents: those are copied before all kernels.
@@ -34,14 +50,16 @@ __device__ inline void wait_for_previous() {
     }                                                                                                                  \
     static __device__ __forceinline__ void name##_body(const Call& call)
 // As above, for kernels that have nothing to do before.
-#define KERNEL(name, Call, threads)                                                                                    \
+#define KERNEL_RESIDENT(name, Call, threads, blocks)                                                                   \
     static __device__ __forceinline__ void name##_body(const Call& call);                                              \
-    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Call call) {                    \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ Call call) {            \
         let_next_start();                                                                                              \
         wait_for_previous();                                                                                           \
         name##_body(call);                                                                                             \
     }                                                                                                                  \
     static __device__ __forceinline__ void name##_body(const Call& call)
+// As above, however many blocks share a multiprocessor.
+#define KERNEL(name, Call, threads) KERNEL_RESIDENT(name, Call, threads, 1)
 // Shared memory whose size the launch decides.
 #define SHARED_MEMORY(name)                                                                                            \
     extern __shared__ float4 name##_memory[];                                                                          \

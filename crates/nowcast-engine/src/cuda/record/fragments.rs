@@ -41,13 +41,55 @@ struct Tile {
     threads: usize,
     /// Parts that are summed side by side, each with stages of its own.
     depth: usize,
+    /// Links on their way for f32; other formats may have room for more.
     stages: usize,
+    short_stages: usize,
+    /// Blocks that share a multiprocessor.
+    resident: usize,
+    /// Whether four warps multiply together, which only some architectures can.
+    grouped: bool,
     /// How much a multiprocessor gets done, measured against the largest tile.
     speed: f64,
 }
 
 /// From the largest to the smallest; the last fits every GPU.
-const TILES: [Tile; 5] = [
+const TILES: [Tile; 8] = [
+    Tile {
+        kernels: [Kernel::Group128By128F32, Kernel::Group128By128Tf32, Kernel::Group128By128Bf16],
+        columns: 128,
+        rows: 128,
+        threads: 256,
+        depth: 1,
+        stages: 4,
+        short_stages: 4,
+        resident: 1,
+        grouped: true,
+        speed: 2.5,
+    },
+    Tile {
+        kernels: [Kernel::Group96By128F32, Kernel::Group96By128Tf32, Kernel::Group96By128Bf16],
+        columns: 128,
+        rows: 96,
+        threads: 256,
+        depth: 1,
+        stages: 2,
+        short_stages: 4,
+        resident: 2,
+        grouped: true,
+        speed: 2.3,
+    },
+    Tile {
+        kernels: [Kernel::Group64By128F32, Kernel::Group64By128Tf32, Kernel::Group64By128Bf16],
+        columns: 128,
+        rows: 64,
+        threads: 256,
+        depth: 1,
+        stages: 3,
+        short_stages: 6,
+        resident: 2,
+        grouped: true,
+        speed: 1.9,
+    },
     Tile {
         kernels: [Kernel::Block128By128F32, Kernel::Block128By128Tf32, Kernel::Block128By128Bf16],
         columns: 128,
@@ -55,6 +97,9 @@ const TILES: [Tile; 5] = [
         threads: 256,
         depth: 1,
         stages: 4,
+        short_stages: 4,
+        resident: 1,
+        grouped: false,
         speed: 1.0,
     },
     Tile {
@@ -64,6 +109,9 @@ const TILES: [Tile; 5] = [
         threads: 256,
         depth: 1,
         stages: 4,
+        short_stages: 4,
+        resident: 1,
+        grouped: false,
         speed: 0.95,
     },
     Tile {
@@ -73,6 +121,9 @@ const TILES: [Tile; 5] = [
         threads: 256,
         depth: 4,
         stages: 3,
+        short_stages: 3,
+        resident: 1,
+        grouped: false,
         speed: 0.75,
     },
     Tile {
@@ -82,6 +133,9 @@ const TILES: [Tile; 5] = [
         threads: 128,
         depth: 4,
         stages: 4,
+        short_stages: 4,
+        resident: 1,
+        grouped: false,
         speed: 0.4,
     },
     Tile {
@@ -91,13 +145,17 @@ const TILES: [Tile; 5] = [
         threads: 128,
         depth: 4,
         stages: 2,
+        short_stages: 2,
+        resident: 3,
+        grouped: false,
         speed: 0.3,
     },
 ];
 
 impl Tile {
     fn shared_bytes(&self, format: Format) -> usize {
-        let ring = self.depth * self.stages * (self.columns + self.rows) / BAND * format.link_bytes();
+        let stages = if format == Format::Split { self.stages } else { self.short_stages };
+        let ring = self.depth * stages * (self.columns + self.rows) / BAND * format.link_bytes();
         let results = self.columns * self.rows * size_of::<f32>();
         // One part's sums wait behind the ring; those of several meet in its place.
         if self.depth == 1 { ring + results } else { ring.max(self.depth * results) }
@@ -110,7 +168,9 @@ impl Tile {
     /// Time, in values of the result that a multiprocessor computes in the largest tile.
     fn cost(&self, rows: usize, columns: usize, multiprocessors: usize) -> f64 {
         let [down, across, _] = self.grid(rows, columns);
-        (down * across).div_ceil(multiprocessors) as f64 * (self.rows * self.columns) as f64 / self.speed
+        let (turn, blocks) = (multiprocessors * self.resident, down * across);
+        let each = blocks / turn * self.resident + (blocks % turn).div_ceil(multiprocessors);
+        each as f64 * (self.rows * self.columns) as f64 / self.speed
     }
 }
 
@@ -159,6 +219,7 @@ impl Recorder<'_> {
         {
             return self.launch(NAME, kernel, shape, argument);
         }
+        let tile = self.tile(matrix.format, most, bands * BAND)?;
         let cut = RowFragmentsArgument {
             input: argument.input,
             fragments: self.row_fragments,
@@ -171,9 +232,11 @@ impl Recorder<'_> {
             epsilon: argument.epsilon,
         };
         let shape = Shape { grid: [most.div_ceil(BAND), 1, 1], threads: 32 * BAND, shared_bytes: 0 };
-        let kernels = [Kernel::CutRowsF32, Kernel::CutRowsTf32, Kernel::CutRowsBf16];
+        let kernels = match tile.grouped {
+            true => [Kernel::CutGroupedRowsF32, Kernel::CutGroupedRowsTf32, Kernel::CutGroupedRowsBf16],
+            false => [Kernel::CutRowsF32, Kernel::CutRowsTf32, Kernel::CutRowsBf16],
+        };
         self.launch(NAME, kernels[matrix.format as usize], shape, cut)?;
-        let tile = self.tile(matrix.format, most, bands * BAND)?;
         let shape = Shape {
             grid: tile.grid(most, bands * BAND),
             threads: tile.threads,
@@ -185,7 +248,10 @@ impl Recorder<'_> {
     /// The tile that takes the least time by its cost.
     fn tile(&self, format: Format, rows: usize, columns: usize) -> Result<&'static Tile> {
         let machine = &self.weights.machine;
-        let fit = TILES.iter().filter(|tile| tile.shared_bytes(format) <= machine.most_shared_bytes());
+        let grouped = self.weights.warpgroups && machine.has_warpgroups();
+        let fits =
+            |tile: &&Tile| tile.shared_bytes(format) <= machine.most_shared_bytes() && (grouped || !tile.grouped);
+        let fit = TILES.iter().filter(fits);
         let cost = |tile: &Tile| tile.cost(rows, columns, machine.multiprocessors());
         let best = fit.min_by(|one, other| cost(one).total_cmp(&cost(other)));
         best.ok_or_else(|| Error::Device("the GPU has too little shared memory for a product".into()))

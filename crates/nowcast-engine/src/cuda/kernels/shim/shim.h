@@ -78,6 +78,7 @@ void run(const unsigned grid[3], unsigned threads, unsigned shared_bytes, void (
     }                                                                                                                  \
     static void name##_body(const Call& call)
 
+#define KERNEL_RESIDENT(name, Call, threads, blocks) KERNEL(name, Call, threads)
 #define KERNEL_AHEAD(name, Call, threads, blocks) KERNEL(name, Call, threads)
 inline void wait_for_previous() {}
 
@@ -102,6 +103,19 @@ inline int atomicMin(int* address, int value) {
     int before = *address;
     if (value < before) *address = value;
     return before;
+}
+inline int atomicMax(int* address, int value) {
+    int before = *address;
+    if (value > before) *address = value;
+    return before;
+}
+inline unsigned __ballot_sync(unsigned, bool value) {
+    shim::exchanged(threadIdx.x % 32) = value;
+    shim::warp_barrier();
+    unsigned bits = 0;
+    for (unsigned lane = 0; lane < 32; lane++) bits |= shim::exchanged(lane) << lane;
+    shim::warp_barrier();
+    return bits;
 }
 inline float __shfl_xor_sync(unsigned mask, float value, int difference) {
     return __shfl_sync(mask, value, (threadIdx.x % 32) ^ difference);
@@ -193,8 +207,8 @@ inline void multiply_add(float* sums, unsigned a0, unsigned a1, unsigned a2, uns
 }
 
 // Copies that are awaited later are done at once.
-inline void copy_ahead(uint4* to, const uint4* from) {
-    *to = *from;
+inline void copy_ahead(void* to, const void* from) {
+    memcpy(to, from, 16);
 }
 inline void end_copies() {}
 template <int LEFT>
