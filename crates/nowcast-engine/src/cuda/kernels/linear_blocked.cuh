@@ -48,7 +48,7 @@ __device__ __forceinline__ void multiply_block(const Product& call) {
     SHARED_MEMORY(memory);
     int rows = count(call.rows, call.live);
     int first_row_band = blockIdx.x * ROW_BANDS, last_row_band = (rows - 1) / BAND;
-    if (rows == 0 || first_row_band > last_row_band) return;
+    if (rows == 0 || first_row_band > last_row_band) return wait_for_previous();
     int first_band = call.first_band + blockIdx.y * WEIGHT_BANDS;
     int depth = threadIdx.x / GROUP, member = threadIdx.x % GROUP, lane = threadIdx.x % 32;
     int across = member / 32 % ACROSS, down = member / 32 / ACROSS;
@@ -59,28 +59,36 @@ __device__ __forceinline__ void multiply_block(const Product& call) {
     int end_link = DEPTH == 1 ? call.links : part_start(depth + 1, call.links);
     int turns = DEPTH == 1 ? call.links : (call.links + PARTS - 1) / PARTS;
 
-    auto copy = [&](int link) {
-        if (link < end_link) {
-            uint4* stage = ring + (link - first_link) % STAGES * BANDS * LINK_SIZE;
+    // Copies of one link; weights need not wait for the kernel before.
+    auto copy = [&](int link, bool weights, bool values) {
+        if (link >= end_link) return;
+        uint4* stage = ring + (link - first_link) % STAGES * BANDS * LINK_SIZE;
 #pragma unroll
-            for (int index = 0; index < COPIES; index++) {
-                int place = member + index * GROUP, band = place / LINK_SIZE, offset = place % LINK_SIZE;
-                if (BANDS * LINK_SIZE % GROUP != 0 && band >= BANDS) break;
-                // Where the block hangs over, the last band stands in, and nothing is written.
-                const uint4* from;
-                if (band < WEIGHT_BANDS) {
-                    int source = first_band + band < call.end_band ? first_band + band : call.end_band - 1;
-                    from = call.weight + ((i64)source * call.links + link) * LINK_SIZE;
-                } else {
-                    int source = first_row_band + band - WEIGHT_BANDS;
-                    source = source < last_row_band ? source : last_row_band;
-                    from = call.row_fragments + ((i64)source * call.links + link) * LINK_SIZE;
-                }
-                copy_ahead(stage + place, from + offset);
+        for (int index = 0; index < COPIES; index++) {
+            int place = member + index * GROUP, band = place / LINK_SIZE, offset = place % LINK_SIZE;
+            if (BANDS * LINK_SIZE % GROUP != 0 && band >= BANDS) break;
+            if (band < WEIGHT_BANDS ? !weights : !values) continue;
+            // Where the block hangs over, the last band stands in, and nothing is written.
+            const uint4* from;
+            if (band < WEIGHT_BANDS) {
+                int source = first_band + band < call.end_band ? first_band + band : call.end_band - 1;
+                from = call.weight + ((i64)source * call.links + link) * LINK_SIZE;
+            } else {
+                int source = first_row_band + band - WEIGHT_BANDS;
+                source = source < last_row_band ? source : last_row_band;
+                from = call.row_fragments + ((i64)source * call.links + link) * LINK_SIZE;
             }
+            copy_ahead(stage + place, from + offset);
         }
-        end_copies();
     };
+#pragma unroll
+    for (int stage = 0; stage < STAGES - 1; stage++) copy(first_link + stage, true, false);
+    wait_for_previous();
+#pragma unroll
+    for (int stage = 0; stage < STAGES - 1; stage++) {
+        copy(first_link + stage, false, true);
+        end_copies();
+    }
 
     float totals[M][N][4], chains[M][N][4];
     auto clear = [](float(&sums)[M][N][4]) {
@@ -104,13 +112,12 @@ __device__ __forceinline__ void multiply_block(const Product& call) {
     float* parked = memory + STAGES * BANDS * LINK_SIZE * 4 + threadIdx.x;
     int part = 0;
     clear(totals);
-#pragma unroll
-    for (int stage = 0; stage < STAGES - 1; stage++) copy(first_link + stage);
     for (int turn = 0; turn < turns; turn++) {
         wait_for_copies<STAGES - 2>();
         if (GROUPED) publish_copies();
         __syncthreads();
-        copy(first_link + turn + STAGES - 1);
+        copy(first_link + turn + STAGES - 1, true, true);
+        end_copies();
         int link = first_link + turn;
         if (link >= end_link) continue;
         const uint4* weights = ring + turn % STAGES * BANDS * LINK_SIZE + across * 2 * M * LINK_SIZE + lane;

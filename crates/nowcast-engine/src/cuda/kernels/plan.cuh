@@ -50,16 +50,14 @@ __device__ __forceinline__ void wait_for_copies() {
     }                                                                                                                  \
     static __device__ __forceinline__ void name##_body(const Call& call)
 // As above, for kernels that have nothing to do before.
-#define KERNEL_RESIDENT(name, Call, threads, blocks)                                                                   \
+#define KERNEL(name, Call, threads)                                                                                    \
     static __device__ __forceinline__ void name##_body(const Call& call);                                              \
-    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ Call call) {            \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Call call) {                    \
         let_next_start();                                                                                              \
         wait_for_previous();                                                                                           \
         name##_body(call);                                                                                             \
     }                                                                                                                  \
     static __device__ __forceinline__ void name##_body(const Call& call)
-// As above, however many blocks share a multiprocessor.
-#define KERNEL(name, Call, threads) KERNEL_RESIDENT(name, Call, threads, 1)
 // Shared memory whose size the launch decides.
 #define SHARED_MEMORY(name)                                                                                            \
     extern __shared__ float4 name##_memory[];                                                                          \

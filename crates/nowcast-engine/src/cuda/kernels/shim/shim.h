@@ -78,7 +78,6 @@ void run(const unsigned grid[3], unsigned threads, unsigned shared_bytes, void (
     }                                                                                                                  \
     static void name##_body(const Call& call)
 
-#define KERNEL_RESIDENT(name, Call, threads, blocks) KERNEL(name, Call, threads)
 #define KERNEL_AHEAD(name, Call, threads, blocks) KERNEL(name, Call, threads)
 inline void wait_for_previous() {}
 
