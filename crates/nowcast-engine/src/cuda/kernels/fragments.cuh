@@ -154,40 +154,45 @@ struct BandShare {
 
 // Cuts a band of rows into fragments, by a block of eight warps; lane `4 r + q` of every warp takes row r. The rows'
 // scales can be asked for after the next barrier. GROUPED writes the order of warpgroups (linear_warpgroup.cuh).
-template <int FORMAT, bool GROUPED, bool WHOLE>
-__device__ __forceinline__ void cut_band(const float* rows, int live_rows, int inputs, int links, uint4* band,
-                                         BandShare* share) {
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, place = lane / 4, quarter = lane % 4;
-    int steps = place < live_rows ? links * STEPS : 0, last = links * STEPS - 1;
-    const float* row = rows + (i64)(place < live_rows ? place : 0) * inputs + quarter * 2;
-    // Loads under no condition are all on their way at once.
-    auto load = [&](int step, int behind) {
-        if (WHOLE) return *reinterpret_cast<const float2*>(row + (step < last ? step : last) * 16 + behind);
-        return two_inputs(row, step * 16 + behind, inputs - quarter * 2);
-    };
-    float2 kept[KEPT_STEPS][2];
-    float largest = 0.0f;
-    auto widen = [&](const float2& low, const float2& high) {
+template <int FORMAT, bool GROUPED>
+struct BandCutter {
+    const float* row;
+    uint4* band;
+    BandShare* share;
+    int inputs, last, steps;
+    int lane, warp, place, quarter;
+    float largest, factor, squares;
+
+    __device__ __forceinline__ BandCutter(const float* rows, int live_rows, int all_inputs, int links, uint4* to,
+                                          BandShare* all) {
+        lane = threadIdx.x % 32, warp = threadIdx.x / 32, place = lane / 4, quarter = lane % 4;
+        inputs = all_inputs, last = links * STEPS - 1, band = to, share = all;
+        steps = place < live_rows ? links * STEPS : 0;
+        row = rows + (i64)(place < live_rows ? place : 0) * inputs;
+        largest = 0.0f, squares = 0.0f, factor = 1.0f;
+    }
+
+    // Two values of a step, or of the last: of its first eight inputs, or of those behind. Loads under no condition are
+    // all on their way at once.
+    __device__ __forceinline__ float2 load(int step, int behind) const {
+        return *reinterpret_cast<const float2*>(row + (step < last ? step : last) * 16 + behind + quarter * 2);
+    }
+
+    __device__ __forceinline__ void widen(const float2& low, const float2& high) {
         largest = fmaxf(largest, fmaxf(fmaxf(fabsf(low.x), fabsf(low.y)), fmaxf(fabsf(high.x), fabsf(high.y))));
-    };
-#pragma unroll
-    for (int index = 0; index < KEPT_STEPS; index++) {
-        kept[index][0] = load(warp + BAND * index, 0);
-        kept[index][1] = load(warp + BAND * index, 8);
     }
-#pragma unroll 6
-    for (int step = warp + BAND * KEPT_STEPS; step <= last; step += BAND) widen(load(step, 0), load(step, 8));
+
+    // The largest value of the row, among all warps.
+    __device__ __forceinline__ void agree() {
+        for (int half = 2; half > 0; half /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, half));
+        if (quarter == 0) share->largest[place][warp] = largest;
+        __syncthreads();
 #pragma unroll
-    for (int index = 0; index < KEPT_STEPS; index++) {
-        if (warp + BAND * index <= last) widen(kept[index][0], kept[index][1]);
+        for (int other = 0; other < BAND; other++) largest = fmaxf(largest, share->largest[place][other]);
+        factor = power_of_two(LARGEST_EXPONENT - exponent_of(largest));
     }
-    for (int half = 2; half > 0; half /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, half));
-    if (quarter == 0) share->largest[place][warp] = largest;
-    __syncthreads();
-#pragma unroll
-    for (int other = 0; other < BAND; other++) largest = fmaxf(largest, share->largest[place][other]);
-    float factor = power_of_two(LARGEST_EXPONENT - exponent_of(largest)), squares = 0.0f;
-    auto cut = [&](int step, float2 low, float2 high) {
+
+    __device__ __forceinline__ void cut(int step, float2 low, float2 high) {
         low.x *= factor, low.y *= factor, high.x *= factor, high.y *= factor;
         squares = fmaf(low.x, low.x, fmaf(low.y, low.y, fmaf(high.x, high.x, fmaf(high.y, high.y, squares))));
         u32 first = nearest_pair<FORMAT>(low.x, low.y), second = nearest_pair<FORMAT>(high.x, high.y);
@@ -207,42 +212,110 @@ __device__ __forceinline__ void cut_band(const float* rows, int live_rows, int i
             int group = step / STEPS * 32 + lane;
             reinterpret_cast<uint2*>(band)[group * STEPS + step % STEPS] = make_uint2(first, second);
         }
-    };
-#pragma unroll
-    for (int index = 0; index < KEPT_STEPS; index++) {
-        if (warp + BAND * index < steps) cut(warp + BAND * index, kept[index][0], kept[index][1]);
     }
-#pragma unroll 6
-    for (int step = warp + BAND * KEPT_STEPS; step < steps; step += BAND) {
-        cut(step, load(step, 0), load(step, 8));
-    }
-    for (int half = 2; half > 0; half /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, half);
-    if (quarter == 0) share->squares[place][warp] = squares;
-}
 
-template <int FORMAT, bool GROUPED>
+    __device__ __forceinline__ void end() {
+        for (int half = 2; half > 0; half /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, half);
+        if (quarter == 0) share->squares[place][warp] = squares;
+    }
+
+    // Rows of whole links.
+    __device__ __forceinline__ void run() {
+        float2 kept[KEPT_STEPS][2];
+#pragma unroll
+        for (int index = 0; index < KEPT_STEPS; index++) {
+            kept[index][0] = load(warp + BAND * index, 0);
+            kept[index][1] = load(warp + BAND * index, 8);
+        }
+#pragma unroll 2
+        for (int step = warp + BAND * KEPT_STEPS; step <= last; step += BAND) widen(load(step, 0), load(step, 8));
+#pragma unroll
+        for (int index = 0; index < KEPT_STEPS; index++) widen(kept[index][0], kept[index][1]);
+        agree();
+#pragma unroll
+        for (int index = 0; index < KEPT_STEPS; index++) {
+            if (warp + BAND * index < steps) cut(warp + BAND * index, kept[index][0], kept[index][1]);
+        }
+#pragma unroll 2
+        for (int step = warp + BAND * KEPT_STEPS; step < steps; step += BAND) cut(step, load(step, 0), load(step, 8));
+        end();
+    }
+
+    // Any rows, value by value.
+    __device__ __forceinline__ void run_ragged() {
+        auto low = [&](int step) { return two_inputs(row, step * 16 + quarter * 2, inputs); };
+        auto high = [&](int step) { return two_inputs(row, step * 16 + quarter * 2 + 8, inputs); };
+#pragma unroll 1
+        for (int step = warp; step < steps; step += BAND) widen(low(step), high(step));
+        agree();
+#pragma unroll 1
+        for (int step = warp; step < steps; step += BAND) cut(step, low(step), high(step));
+        end();
+    }
+
+    // Many inputs: the band, in shared memory, first takes the values themselves, all on their way at once. The sixteen
+    // values of a step take the place of the four groups that are made of them, by the same four lanes.
+    __device__ __forceinline__ void run_in_place() {
+        for (int step = warp; step <= last; step += BAND) copy_ahead(band + step * 32 + lane, row + step * 16 + quarter * 4);
+        end_copies();
+        wait_for_copies<0>();
+        __syncwarp();
+        auto values = [&](int step) { return reinterpret_cast<const float*>(band + step * 32 + place * 4) + quarter * 2; };
+#pragma unroll 4
+        for (int step = warp; step <= last; step += BAND) {
+            widen(*reinterpret_cast<const float2*>(values(step)), *reinterpret_cast<const float2*>(values(step) + 8));
+        }
+        agree();
+        // Some steps at a time, whose values are read before any is replaced.
+        const int TOGETHER = 3;
+#pragma unroll 1
+        for (int start = warp; start <= last; start += BAND * TOGETHER) {
+            float2 low[TOGETHER], high[TOGETHER];
+#pragma unroll
+            for (int next = 0; next < TOGETHER; next++) {
+                int step = start + BAND * next < last ? start + BAND * next : last;
+                low[next] = *reinterpret_cast<const float2*>(values(step));
+                high[next] = *reinterpret_cast<const float2*>(values(step) + 8);
+            }
+            __syncwarp();
+#pragma unroll
+            for (int next = 0; next < TOGETHER; next++) {
+                if (start + BAND * next <= last) cut(start + BAND * next, low[next], high[next]);
+            }
+        }
+        end();
+    }
+};
+
+// As `BandCutter`; IS_SHARED where the band lies in shared memory. Short code matters: kernels that run for microseconds
+// wait for their instructions too.
+template <int FORMAT, bool GROUPED, bool IS_SHARED>
 __device__ __forceinline__ void cut_band(const float* rows, int live_rows, int inputs, int links, uint4* band,
                                          BandShare* share) {
-    if (inputs % LINK == 0) {
-        cut_band<FORMAT, GROUPED, true>(rows, live_rows, inputs, links, band, share);
+    BandCutter<FORMAT, GROUPED> cutter(rows, live_rows, inputs, links, band, share);
+    if (inputs % LINK != 0) {
+        cutter.run_ragged();
+    } else if (FORMAT == SPLIT && IS_SHARED && links * STEPS > BAND * KEPT_STEPS) {
+        cutter.run_in_place();
     } else {
-        cut_band<FORMAT, GROUPED, false>(rows, live_rows, inputs, links, band, share);
+        cutter.run();
     }
 }
 
 // What the results of a row are multiplied by: the power of two that its values were divided by, and the inverse root
 // mean square, if there is a norm.
-__device__ inline float scale_of_row(const BandShare& share, int place, int inputs, int has_norm, float epsilon) {
+__device__ inline float scale_of_row(const BandShare& share, int place, double inverse_inputs, int has_norm, float epsilon) {
     float largest = 0.0f, squares = 0.0f;
 #pragma unroll
     for (int warp = 0; warp < BAND; warp++) {
         largest = fmaxf(largest, share.largest[place][warp]);
         squares += share.squares[place][warp];
     }
-    float scale = power_of_two(exponent_of(largest) - LARGEST_EXPONENT);
-    if (!has_norm) return scale;
-    double mean_square = (double)squares / (double)inputs * ((double)scale * (double)scale);
-    return (float)(1.0 / sqrt(mean_square + (double)epsilon) * (double)scale);
+    int exponent = exponent_of(largest);
+    if (!has_norm) return power_of_two(exponent - LARGEST_EXPONENT);
+    // Of the scaled values, whose squares are larger by the square of the factor.
+    double factor = (double)power_of_two(LARGEST_EXPONENT - exponent);
+    return (float)rsqrt((double)squares * inverse_inputs + (double)epsilon * (factor * factor));
 }
 
 // What a lane adds to and multiplies its results with: those of a column of one band, and of the band behind it.

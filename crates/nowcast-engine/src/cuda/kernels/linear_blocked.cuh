@@ -31,10 +31,52 @@ __device__ __forceinline__ void cut_rows(const RowFragments& call) {
     if (first >= rows) return;
     rows = rows - first < BAND ? (int)(rows - first) : BAND;
     uint4* band = call.fragments + (i64)blockIdx.x * call.links * Pieces<FORMAT>::COUNT * 32;
-    cut_band<FORMAT, GROUPED>(call.input + first * call.inputs, rows, call.inputs, call.links, band, &share);
+    cut_band<FORMAT, GROUPED, false>(call.input + first * call.inputs, rows, call.inputs, call.links, band, &share);
     __syncthreads();
     if ((int)threadIdx.x < rows) {
-        call.row_scale[first + threadIdx.x] = scale_of_row(share, threadIdx.x, call.inputs, call.has_norm, call.epsilon);
+        call.row_scale[first + threadIdx.x] = scale_of_row(share, threadIdx.x, 1.0 / call.inputs, call.has_norm, call.epsilon);
+    }
+}
+
+// Writes the results of a block whose sums lie in shared memory, `[DEPTH, ROWS, WIDTH + 4]`. A thread keeps its column.
+template <int WIDTH, int ROWS, int DEPTH, int THREADS, bool GATED>
+__device__ __forceinline__ void finish_rows(const Product& call, const float* sums, int first_row, int rows, int first_band) {
+    const int OUTPUTS = GATED ? WIDTH / 2 : WIDTH, STRIDE = WIDTH + 4, STEP = THREADS / OUTPUTS, TOGETHER = 4;
+    int column = threadIdx.x % OUTPUTS, start = threadIdx.x / OUTPUTS;
+    // A gate's band stands before that of its values.
+    int low = GATED ? column / BAND * 2 * BAND + column % BAND : column, high = GATED ? low + BAND : low;
+    int band = first_band + low / BAND;
+    if (start >= STEP || band >= call.end_band) return;
+    ColumnPair columns = load_columns(call, band, band + high / BAND - low / BAND, column % BAND);
+    int output = (GATED ? band / 2 : band) * BAND + column % BAND;
+#pragma unroll 1
+    for (; start < rows; start += STEP * TOGETHER) {
+        // Loads of some rows are on their way together.
+        float scales[TOGETHER], residuals[TOGETHER];
+        i64 places[TOGETHER];
+#pragma unroll
+        for (int next = 0; next < TOGETHER; next++) {
+            int row = start + next * STEP;
+            bool inside = row < rows;
+            scales[next] = call.row_scale[first_row + (inside ? row : 0)];
+            places[next] = inside ? place_of_result(call, first_row + row, output) : -1;
+            residuals[next] = residual_at(call, places[next]);
+        }
+#pragma unroll
+        for (int next = 0; next < TOGETHER; next++) {
+            const float* row = sums + (start + next * STEP < rows ? start + next * STEP : 0) * STRIDE;
+            float low_sum = row[low], high_sum = row[high];
+#pragma unroll
+            for (int depth = 1; depth < DEPTH; depth++) {
+                low_sum += row[depth * ROWS * STRIDE + low];
+                high_sum += row[depth * ROWS * STRIDE + high];
+            }
+            float result = low_sum * columns.scale_low * scales[next] + columns.bias_low;
+            if (GATED) {
+                result = sigmoid_linear_unit(result) * (high_sum * columns.scale_high * scales[next] + columns.bias_high);
+            }
+            write_result(call, places[next], result, residuals[next]);
+        }
     }
 }
 
@@ -169,62 +211,23 @@ __device__ __forceinline__ void multiply_block(const Product& call) {
             *sum = parked[index * THREADS] + *sum;
         }
     }
-    if (DEPTH > 1) {
-        // The parts of each result meet in the memory of the ring; every group finishes its share of them.
-        wait_for_copies<0>();
-        __syncthreads();
+    // The sums of the block meet in shared memory, where results are finished row by row.
+    const int WIDTH = WEIGHT_BANDS * BAND, STRIDE = WIDTH + 4, ROWS = ROW_BANDS * BAND;
+    wait_for_copies<0>();
+    __syncthreads();
+    float* tile = memory + depth * ROWS * STRIDE;
 #pragma unroll
-        for (int index = 0; index < M * N * 4; index++) {
-            memory[(depth * M * N * 4 + index) * GROUP + member] = totals[index / 4 / N][index / 4 % N][index % 4];
-        }
-        __syncthreads();
+    for (int index = 0; index < M * N * 4; index++) {
+        int m = index / 4 / N, n = index / 4 % N, which = index % 4;
+        int row = (down * N + n) * BAND + lane % 4 * 2 + which % 2;
+        int column = ((across * M + m) * 2 + which / 2) * BAND + lane / 4;
+        tile[row * STRIDE + column] = totals[m][n][which];
     }
-    float row_scales[N][2];
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-#pragma unroll
-        for (int which = 0; which < 2; which++) {
-            int row = (first_row_band + down * N + n) * BAND + lane % 4 * 2 + which;
-            row_scales[n][which] = call.row_scale[row < rows ? row : rows - 1];
-        }
-    }
-#pragma unroll
-    for (int m = 0; m < M; m++) {
-        int band = first_band + (across * M + m) * 2;
-        if (band >= call.end_band) continue;
-        int high_band = band + 1 < call.end_band ? band + 1 : band;
-        ColumnPair columns = load_columns(call, band, high_band, lane / 4);
-        // Some results at a time: as many as are on their way together.
-        const int TOGETHER = N < 4 ? N : 4;
-#pragma unroll
-        for (int first = 0; first < N; first += TOGETHER) {
-            ResultPair pairs[TOGETHER][2];
-#pragma unroll
-            for (int index = 0; index < TOGETHER * 2; index++) {
-                i64 row = (i64)(first_row_band + down * N + first + index / 2) * BAND + lane % 4 * 2 + index % 2;
-                bool mine = row < rows && (DEPTH == 1 || (m * N + first + index / 2) % DEPTH == depth);
-                pairs[index / 2][index % 2] = {-1, -1, 0.0f, 0.0f};
-                if (mine) pairs[index / 2][index % 2] = prepare_pair(call, row, band, lane / 4);
-            }
-#pragma unroll
-            for (int next = 0; next < TOGETHER; next++) {
-                int n = first + next;
-                if (DEPTH > 1 && (m * N + n) % DEPTH != depth) continue;
-                float* sums = totals[m][n];
-                if (DEPTH > 1) {
-#pragma unroll
-                    for (int which = 0; which < 4; which++) {
-                        const float* place = memory + ((m * N + n) * 4 + which) * GROUP + member;
-                        sums[which] = place[0];
-#pragma unroll
-                        for (int other = 1; other < DEPTH; other++) sums[which] += place[other * M * N * 4 * GROUP];
-                    }
-                }
-#pragma unroll
-                for (int which = 0; which < 2; which++) {
-                    finish_pair(call, pairs[next][which], columns, row_scales[n][which], sums[which], sums[which + 2]);
-                }
-            }
-        }
+    __syncthreads();
+    int first_row = first_row_band * BAND, block_rows = rows - first_row < ROWS ? rows - first_row : ROWS;
+    if (call.gated) {
+        finish_rows<WIDTH, ROWS, DEPTH, THREADS, true>(call, memory, first_row, block_rows, first_band);
+    } else {
+        finish_rows<WIDTH, ROWS, DEPTH, THREADS, false>(call, memory, first_row, block_rows, first_band);
     }
 }

@@ -51,6 +51,7 @@ __device__ __forceinline__ void stream_weights(const Product& call) {
         int high_band = first_band + high < call.end_band ? first_band + high : first_band + own_band;
         columns = load_columns(call, first_band + own_band, high_band, own_column);
     }
+    double inverse_inputs = 1.0 / call.inputs;
     fetch_ahead(call.next, call.next_bytes);
     int live_rows = count(call.rows, call.live);
     wait_for_previous();
@@ -62,7 +63,7 @@ __device__ __forceinline__ void stream_weights(const Product& call) {
             result = prepare_pair(call, first + own_row, first_band + own_band, own_column);
             if (!PAIRED) result.high_place = -1;
         }
-        cut_band<FORMAT, false>(call.input + (i64)first * call.inputs, rows, call.inputs, call.links, values, &share);
+        cut_band<FORMAT, false, true>(call.input + (i64)first * call.inputs, rows, call.inputs, call.links, values, &share);
         __syncthreads();
         for (int base = 0; base < items; base += RING) {
             float sums[RING][4];
@@ -133,7 +134,7 @@ __device__ __forceinline__ void stream_weights(const Product& call) {
             return sum;
         };
         if (finishes && own_row < rows) {
-            float scale = scale_of_row(share, own_row, call.inputs, call.has_norm, call.epsilon);
+            float scale = scale_of_row(share, own_row, inverse_inputs, call.has_norm, call.epsilon);
             int low = (own_band * BAND + own_column) * BAND + own_row;
             finish_pair(call, result, columns, scale, total(low), PAIRED ? total(low + BAND * BAND) : 0.0f);
         }

@@ -88,7 +88,7 @@ const TILES: [Tile; 8] = [
         short_stages: 6,
         resident: 2,
         grouped: true,
-        speed: 1.9,
+        speed: 1.4,
     },
     Tile {
         kernels: [Kernel::Block128By128F32, Kernel::Block128By128Tf32, Kernel::Block128By128Bf16],
@@ -156,7 +156,8 @@ impl Tile {
     fn shared_bytes(&self, format: Format) -> usize {
         let stages = if format == Format::Split { self.stages } else { self.short_stages };
         let ring = self.depth * stages * (self.columns + self.rows) / BAND * format.link_bytes();
-        let results = self.columns * self.rows * size_of::<f32>();
+        // A gap behind every row keeps rows in different banks.
+        let results = (self.columns + 4) * self.rows * size_of::<f32>();
         // One part's sums wait behind the ring; those of several meet in its place.
         if self.depth == 1 { ring + results } else { ring.max(self.depth * results) }
     }

@@ -139,6 +139,9 @@ inline double __longlong_as_double(long long value) {
     return same_bits<double>(value);
 }
 using std::isfinite;
+inline double rsqrt(double value) {
+    return 1.0 / std::sqrt(value);
+}
 
 // Tensor cores. Sums of a product are exact up to f64 and rounded towards zero, as the hardware rounds them; it may drop
 // some bits more, which the tests' tolerances allow for.
