@@ -48,8 +48,10 @@ struct Tile {
     resident: usize,
     /// Whether four warps multiply together, which only some architectures can.
     grouped: bool,
-    /// How much a multiprocessor gets done, measured against the largest tile.
+    /// How much a multiprocessor gets done with as many blocks as share it, and with one alone; 1 is the 128 x 128 tile
+    /// without warpgroups.
     speed: f64,
+    alone: f64,
 }
 
 /// From the largest to the smallest; the last fits every GPU.
@@ -64,7 +66,8 @@ const TILES: [Tile; 8] = [
         short_stages: 4,
         resident: 1,
         grouped: true,
-        speed: 2.5,
+        speed: 1.9,
+        alone: 1.9,
     },
     Tile {
         kernels: [Kernel::Group96By128F32, Kernel::Group96By128Tf32, Kernel::Group96By128Bf16],
@@ -76,7 +79,8 @@ const TILES: [Tile; 8] = [
         short_stages: 4,
         resident: 2,
         grouped: true,
-        speed: 2.3,
+        speed: 2.25,
+        alone: 1.5,
     },
     Tile {
         kernels: [Kernel::Group64By128F32, Kernel::Group64By128Tf32, Kernel::Group64By128Bf16],
@@ -88,7 +92,8 @@ const TILES: [Tile; 8] = [
         short_stages: 6,
         resident: 2,
         grouped: true,
-        speed: 1.4,
+        speed: 1.8,
+        alone: 1.3,
     },
     Tile {
         kernels: [Kernel::Block128By128F32, Kernel::Block128By128Tf32, Kernel::Block128By128Bf16],
@@ -101,6 +106,7 @@ const TILES: [Tile; 8] = [
         resident: 1,
         grouped: false,
         speed: 1.0,
+        alone: 1.0,
     },
     Tile {
         kernels: [Kernel::Block128By96F32, Kernel::Block128By96Tf32, Kernel::Block128By96Bf16],
@@ -113,6 +119,7 @@ const TILES: [Tile; 8] = [
         resident: 1,
         grouped: false,
         speed: 0.95,
+        alone: 0.95,
     },
     Tile {
         kernels: [Kernel::Block64By64F32, Kernel::Block64By64Tf32, Kernel::Block64By64Bf16],
@@ -125,6 +132,7 @@ const TILES: [Tile; 8] = [
         resident: 1,
         grouped: false,
         speed: 0.75,
+        alone: 0.75,
     },
     Tile {
         kernels: [Kernel::Block32By32F32, Kernel::Block32By32Tf32, Kernel::Block32By32Bf16],
@@ -137,6 +145,7 @@ const TILES: [Tile; 8] = [
         resident: 1,
         grouped: false,
         speed: 0.4,
+        alone: 0.4,
     },
     Tile {
         kernels: [Kernel::Small32By32F32, Kernel::Small32By32Tf32, Kernel::Small32By32Bf16],
@@ -149,6 +158,7 @@ const TILES: [Tile; 8] = [
         resident: 3,
         grouped: false,
         speed: 0.3,
+        alone: 0.2,
     },
 ];
 
@@ -166,12 +176,17 @@ impl Tile {
         [rows.div_ceil(self.rows), columns.div_ceil(self.columns), 1]
     }
 
-    /// Time, in values of the result that a multiprocessor computes in the largest tile.
+    /// Time, in values of the result that a multiprocessor computes at a speed of 1.
     fn cost(&self, rows: usize, columns: usize, multiprocessors: usize) -> f64 {
         let [down, across, _] = self.grid(rows, columns);
         let (turn, blocks) = (multiprocessors * self.resident, down * across);
-        let each = blocks / turn * self.resident + (blocks % turn).div_ceil(multiprocessors);
-        each as f64 * (self.rows * self.columns) as f64 / self.speed
+        let shared = self.resident as f64 / self.speed;
+        let last = match blocks % turn {
+            0 => 0.0,
+            rest if rest <= multiprocessors => 1.0 / self.alone,
+            _ => shared,
+        };
+        ((blocks / turn) as f64 * shared + last) * (self.rows * self.columns) as f64
     }
 }
 
