@@ -1,35 +1,51 @@
-"""Checks and times the CUDA device on one machine, in one call, and writes everything down.
+"""Checks and times the CUDA device and the public references on one machine, in one call, and writes everything down.
 
-Usage: python3 bench/gpu/run.py --nowcast target/release/nowcast --goldens goldens --csv examples/vix_daily.csv
-           [--tests target/release/deps/cuda-...] --out bench/results/DATE-toto-cuda.json
+Usage: python3 bench/gpu/run.py --nowcast target/release/nowcast --goldens goldens --out bench/results/DATE-gpu.json
+           [--tests target/release/deps/cuda-... ...] [--kronos CHECKOUT] [--references] [--runs-factor 1.0]
 
-1. Operations on the GPU against the CPU device (the test binary of crates/nowcast-engine/tests/cuda.rs).
+1. The test binaries of crates/nowcast-engine/tests/cuda*.rs: operations on the GPU against the CPU and against f64.
 2. Goldens in every mode.
-3. Forecasts of a full-size random checkpoint on the CPU and on the GPU: how many values are the same.
-4. The bandwidth of a copy, then forecasts of several shapes in `default` and `reduce-overhead`.
-5. A new process with compiled kernels at hand: from its start to its answer.
+3. Forecasts of full-size random checkpoints in `eager`, `default`, `reduce-overhead` and `max-autotune`, and on the CPU:
+   how far the answers of the modes lie apart.
+4. The bandwidth of a copy, then every workload in every dtype.
+5. A new process with compiled kernels at hand, from its start to its answer; the most device memory it had.
+6. With --references: toto-ts and the public Kronos code on the same GPU, eager and in every mode of torch.compile
+   (`references.py`). CHECKOUT is https://github.com/shiyu-coder/Kronos.
 """
 
 import argparse
+import datetime
 import json
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
-SHAPES = [
-    {"context": 512, "horizon": 8, "samples": 256, "runs": 500},
-    {"context": 512, "horizon": 64, "samples": 256, "runs": 300},
-    {"context": 512, "horizon": 336, "samples": 256, "runs": 40},
-    {"context": 4096, "horizon": 336, "samples": 256, "variates": 7, "runs": 15},
-    {"context": 512, "horizon": 8, "samples": 256, "batch": 28, "runs": 100},
+import torch
+
+HERE = Path(__file__).resolve().parent
+MODES = ["eager", "default", "reduce-overhead", "max-autotune"]
+DTYPES = ["f32", "tf32", "bf16"]
+WORKLOADS = [
+    dict(model="toto", context=512, horizon=8, samples=256, runs=400),
+    dict(model="toto", context=512, horizon=64, samples=256, runs=200),
+    dict(model="toto", context=512, horizon=8, samples=256, batch=28, runs=100),
+    dict(model="toto", context=512, horizon=8, samples=4096, batch=28, runs=40),
+    dict(model="toto", context=512, horizon=336, samples=256, runs=40),
+    dict(model="toto", context=4096, horizon=336, samples=256, variates=7, runs=15),
+    dict(model="small", context=400, horizon=24, samples=1, temperature=1.0, top_p=0.9, runs=30),
+    dict(model="base", context=232, horizon=7, samples=192, temperature=0.15, top_k=20, top_p=0.9, runs=30),
+    dict(model="small", context=512, horizon=24, samples=30, temperature=1.0, top_p=0.9, runs=10),
 ]
+KEPT = ["load_ms", "first_ms", "median_ms", "p99_ms", "sigma_ms", "runs_ms", "planned_bytes", "weight_bytes", "counters"]
 
 
-def run(*command):
-    return subprocess.run([str(part) for part in command], capture_output=True, text=True)
+def run(*command, timeout=None):
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=timeout)
 
 
 def numbers(value):
@@ -44,9 +60,12 @@ def numbers(value):
         yield float(value)
 
 
-def bandwidth():
-    import torch
+def flags(workload):
+    return [part for name, value in workload.items() if name != "model"
+            for part in ("--" + name.replace("_", "-"), value)]
 
+
+def bandwidth():
     source = torch.randn(1 << 30, device="cuda")
     target = torch.empty_like(source)
     for _ in range(3):
@@ -57,74 +76,143 @@ def bandwidth():
         target.copy_(source)
     end.record()
     torch.cuda.synchronize()
-    return 2 * 4 * (1 << 30) * 10 / (start.elapsed_time(end) * 1e-3) / 1e12
+    result = 2 * 4 * (1 << 30) * 10 / (start.elapsed_time(end) * 1e-3) / 1e12
+    del source, target
+    torch.cuda.empty_cache()
+    return result
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nowcast", required=True)
-    parser.add_argument("--goldens", required=True)
-    parser.add_argument("--csv", required=True)
-    parser.add_argument("--column", default="CLOSE")
-    parser.add_argument("--tests")
-    parser.add_argument("--out", required=True)
-    arguments = parser.parse_args()
-    nowcast, folder = arguments.nowcast, Path(tempfile.mkdtemp())
-    results = {}
+def with_memory(*command):
+    """Runs a command; what it printed, and the most device memory in use meanwhile beyond that before it."""
+    used = lambda: (lambda free, total: total - free)(*torch.cuda.mem_get_info())
+    before, most, done = used(), [0], threading.Event()
 
-    query = run("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
-    results["gpu"] = query.stdout.strip()
-    if arguments.tests:
-        output = run(arguments.tests)
-        results["operations"] = re.findall(r"test result: .*", output.stdout)[-1]
-        print("operations:", results["operations"])
+    def watch():
+        while not done.wait(0.001):
+            most[0] = max(most[0], used() - before)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    output = run(*command)
+    done.set()
+    watcher.join()
+    return output, most[0]
+
+
+def checks(options, results):
+    results["tests"] = {}
+    for binary in options.tests:
+        output = run(binary)
+        summary = re.findall(r"test result: .*", output.stdout)
+        results["tests"][Path(binary).name.rsplit("-", 1)[0]] = summary[-1] if summary else output.stderr[-500:]
         if output.returncode:
             print(output.stdout[-3000:], output.stderr[-3000:])
-
     results["goldens"] = {}
-    for mode in ["eager", "default", "reduce-overhead"]:
-        output = run(nowcast, "verify", "--goldens", arguments.goldens, "--device", "cuda", "--mode", mode, "--json")
+    for mode in MODES:
+        output = run(options.nowcast, "verify", "--goldens", options.goldens, "--device", "cuda", "--mode", mode, "--json")
         report = json.loads(output.stdout)
         results["goldens"][mode] = {
             "passed": report["passed"],
             "failed": report["failed"],
             "checks": sum(len(case["checks"]) for case in report["cases"]),
         }
-        print("goldens", mode, results["goldens"][mode])
+    print(json.dumps({key: results[key] for key in ("tests", "goldens")}, indent=1))
 
-    model = folder / "toto"
-    print(run(sys.executable, Path(__file__).with_name("make_weights.py"), model).stdout.strip())
-    results["equality"] = []
-    for horizon in [8, 200]:
-        answers = []
-        for device in ["cpu", "cuda"]:
-            out = folder / f"{device}.json"
-            run(nowcast, "forecast", arguments.csv, "--columns", arguments.column, "--model", model, "--context", 512,
-                "--horizon", horizon, "--samples", 64, "--paths", "--device", device, "--output", "json", "--out", out)
-            answers.append(list(numbers(json.loads(out.read_text())["series"])))
-        same = sum(x == y for x, y in zip(*answers))
-        results["equality"].append({"horizon": horizon, "values": len(answers[0]), "same_on_cpu_and_gpu": same})
-        print("equality", results["equality"][-1])
+
+def apart(options, results, model):
+    """Mean paths and sampled paths in every mode against the CPU's, in units of the series' scale."""
+    results["apart"] = []
+    for settings in (["--decode", "mean", "--horizon", 200], ["--samples", 64, "--paths", "--horizon", 200]):
+        answers = {}
+        for mode, device in [*((mode, "cuda") for mode in MODES), ("default", "cpu")]:
+            output = run(options.nowcast, "forecast", options.csv, "--columns", options.column, "--model", model,
+                         "--context", 512, *settings, "--device", device, "--mode", mode, "--output", "json")
+            if output.returncode:
+                sys.exit(output.stderr)
+            answers[device, mode] = list(numbers(json.loads(output.stdout)["series"]))
+        expected = answers["cpu", "default"]
+        scale = statistics.pstdev(expected)
+        for (device, mode), values in answers.items():
+            if device == "cuda":
+                errors = [abs(x - y) / scale for x, y in zip(expected, values)]
+                row = dict(settings=[str(part) for part in settings], mode=mode, mean=statistics.mean(errors), most=max(errors))
+                results["apart"].append(row)
+                print(json.dumps(row))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nowcast", required=True)
+    parser.add_argument("--goldens", required=True)
+    parser.add_argument("--csv", default="examples/vix_daily.csv")
+    parser.add_argument("--column", default="CLOSE")
+    parser.add_argument("--tests", nargs="*", default=[])
+    parser.add_argument("--kronos")
+    parser.add_argument("--references", action="store_true")
+    parser.add_argument("--reference-seconds", type=float, default=150)
+    parser.add_argument("--out", required=True)
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp())
+    query = run("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    results = dict(date=datetime.date.today().isoformat(), command=" ".join(sys.argv), gpu=query.stdout.strip(),
+                   torch=torch.__version__)
+    save = lambda: Path(options.out).write_text(json.dumps(results, indent=1) + "\n")
+    checks(options, results)
+
+    models = {"toto": folder / "toto"}
+    print(run(sys.executable, HERE / "make_weights.py", models["toto"]).stdout.strip())
+    if options.kronos:
+        for shape in ("small", "base"):
+            models[shape] = folder / shape / "model"
+            run(sys.executable, HERE.parent / "make_fullsize_kronos.py", options.kronos, folder / shape, shape)
+    apart(options, results, models["toto"])
+    save()
 
     start = time.perf_counter()
-    run(nowcast, "forecast", arguments.csv, "--columns", arguments.column, "--model", model, "--context", 512,
+    run(options.nowcast, "forecast", options.csv, "--columns", options.column, "--model", models["toto"], "--context", 512,
         "--horizon", 8, "--device", "cuda", "--output", "json", "--out", folder / "first.json")
     results["new_process_ms"] = (time.perf_counter() - start) * 1e3
-    print("a new process, start to answer:", round(results["new_process_ms"]), "ms")
-
     results["copy_tb_per_s"] = bandwidth()
-    print("copy", results["copy_tb_per_s"], "TB/s")
+    # What a process has on the device before it has a model: a tiny one stands in for none.
+    _, results["context_bytes"] = with_memory(options.nowcast, "bench", "--model", "nano", "--context", 64, "--horizon", 8,
+                                              "--samples", 1, "--runs", 1, "--device", "cuda")
+    print({key: results[key] for key in ("new_process_ms", "copy_tb_per_s", "context_bytes")})
     results["timings"] = []
-    for mode in ["default", "reduce-overhead"]:
-        for shape in SHAPES:
-            flags = [part for name, value in shape.items() for part in (f"--{name}", value)]
-            output = run(nowcast, "bench", "--model", model, "--device", "cuda", "--mode", mode, "--json", *flags)
+    for dtype in DTYPES:
+        for workload in WORKLOADS:
+            if workload["model"] not in models:
+                continue
+            output, memory = with_memory(options.nowcast, "bench", "--model", models[workload["model"]], "--device", "cuda",
+                                         "--dtype", dtype, "--json", *flags(workload))
+            if output.returncode:
+                sys.exit(output.stderr)
             timing = json.loads(output.stdout)
-            kept = {key: timing[key] for key in
-                    ["load_ms", "first_ms", "median_ms", "p99_ms", "sigma_ms", "planned_bytes", "weight_bytes", "counters"]}
-            results["timings"].append({"shape": shape, "mode": mode, **kept})
-            print(mode, shape, {key: round(kept[key], 4) for key in ["first_ms", "median_ms", "p99_ms", "sigma_ms"]})
-    Path(arguments.out).write_text(json.dumps(results, indent=1) + "\n")
+            row = dict(workload=workload, dtype=dtype, device_bytes=memory - results["context_bytes"],
+                       **{key: timing[key] for key in KEPT})
+            results["timings"].append(row)
+            print(dtype, workload, {key: round(timing[key], 4) for key in ["first_ms", "median_ms", "p99_ms", "sigma_ms"]},
+                  flush=True)
+    save()
+
+    results["references"] = []
+    for workload in WORKLOADS if options.references else []:
+        if workload["model"] not in models:
+            continue
+        family = "toto" if workload["model"] == "toto" else "kronos"
+        checkpoint = models["toto"] if family == "toto" else models[workload["model"]].parent
+        main_ones = (workload["model"], workload["horizon"], workload.get("batch")) in (("toto", 8, None), ("base", 7, None))
+        for mode in MODES if main_ones else MODES[:1]:
+            arguments = [*flags({**workload, "runs": 3}), "--mode", mode, "--checkpoint", checkpoint]
+            arguments += ["--source", options.kronos] if family == "kronos" else []
+            try:
+                output = run(sys.executable, HERE / "references.py", family, *arguments, timeout=options.reference_seconds)
+                answer = json.loads(output.stdout.splitlines()[-1]) if output.stdout else {"error": output.stderr[-400:]}
+            except subprocess.TimeoutExpired:
+                answer = {"error": f"not done after {options.reference_seconds} s"}
+            results["references"].append(dict(workload=workload, mode=mode, **answer))
+            print(mode, workload, {key: value for key, value in answer.items() if key != "runs_ms"}, flush=True)
+            save()
+    save()
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ pub(crate) fn open(
         let device = CudaDevice::new(ordinal).map_err(missing)?;
         let mode = mode.unwrap_or(ModeName::ReduceOverhead);
         let device = device.with_graphs(matches!(mode, ModeName::ReduceOverhead | ModeName::MaxAutotune));
+        // The accuracy baseline, with the digits of the CPU.
+        let device = device.with_exact_sums(mode == ModeName::Eager);
         Ok((Arc::new(if poison { device.with_poisoned_memory() } else { device }), mode))
     };
     match choice(name)? {

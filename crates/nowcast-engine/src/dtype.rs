@@ -8,6 +8,8 @@ pub enum Dtype {
     /// 32-bit floats: exact up to their rounding.
     #[default]
     F32,
+    /// Eleven bits of mantissa, as the TF32 of GPUs; half the bytes of f32.
+    Tf32,
     /// The upper half of an f32: eight bits of mantissa, the same range. Half the bytes of f32.
     Bf16,
     /// Integers of 8 bits: one scale for each output of the matrix, and one for each row, found as it comes. A quarter
@@ -17,12 +19,13 @@ pub enum Dtype {
 
 impl Dtype {
     /// Every dtype, the most exact first.
-    pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::Int8];
+    pub const ALL: [Self; 4] = [Self::F32, Self::Tf32, Self::Bf16, Self::Int8];
 
     /// The name users give it.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
+            Self::Tf32 => "tf32",
             Self::Bf16 => "bf16",
             Self::Int8 => "int8",
         }

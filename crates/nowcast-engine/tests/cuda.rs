@@ -26,7 +26,7 @@ use nowcast_engine::weights::{Activation, WeightList};
 fn devices() -> Vec<CudaDevice> {
     let mut devices = Vec::new();
     match CudaDevice::emulated() {
-        Ok(device) => devices.push(device.with_poisoned_memory()),
+        Ok(device) => devices.push(device.with_poisoned_memory().with_exact_sums(true)),
         Err(error) => {
             let message = error.to_string();
             assert!(message.contains("cannot build"), "{message}");
@@ -34,7 +34,7 @@ fn devices() -> Vec<CudaDevice> {
         }
     }
     match CudaDevice::new(0) {
-        Ok(device) => devices.push(device.with_poisoned_memory()),
+        Ok(device) => devices.push(device.with_poisoned_memory().with_exact_sums(true)),
         Err(error) => {
             assert_eq!(CudaDevice::count(), 0, "{error}");
             eprintln!("skipped on a GPU: {error}");

@@ -51,6 +51,8 @@ pub(crate) enum ModeName {
 pub(crate) enum DtypeName {
     /// 32-bit floats, the exact default
     F32,
+    /// The 11 significant bits of a GPU's TF32, sums in f32
+    Tf32,
     /// 16-bit weights and inputs of products, sums in f32
     Bf16,
     /// 8-bit weights and inputs of products, integer sums
@@ -61,6 +63,7 @@ impl From<DtypeName> for Dtype {
     fn from(name: DtypeName) -> Self {
         match name {
             DtypeName::F32 => Self::F32,
+            DtypeName::Tf32 => Self::Tf32,
             DtypeName::Bf16 => Self::Bf16,
             DtypeName::Int8 => Self::Int8,
         }

@@ -51,8 +51,8 @@ impl Device for CpuDevice {
         format!("cpu, {} threads, {}", self.pool.threads(), super::detect::InstructionSet::detected().name())
     }
 
-    fn supports(&self, _dtype: Dtype) -> bool {
-        true
+    fn supports(&self, dtype: Dtype) -> bool {
+        dtype != Dtype::Tf32
     }
 
     fn host_threads(&self) -> usize {

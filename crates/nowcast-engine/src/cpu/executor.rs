@@ -89,6 +89,12 @@ impl Executable for CpuExecutable {
             Element::I32 => widen(access.read::<i32>(tensor), values),
         }
     }
+
+    fn read_rounded(&mut self, tensor: Tensor, start: usize, values: &mut [f32]) {
+        let access = self.host_access();
+        let from = &access.read::<f64>(tensor)[start..][..values.len()];
+        values.iter_mut().zip(from).for_each(|(to, &from)| *to = from as f32);
+    }
 }
 
 fn widen<T: Copy + Into<f64>>(from: &[T], to: &mut [f64]) {

@@ -46,7 +46,9 @@ pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>> {
     let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
     let (major, minor) = context.compute_capability().map_err(|error| failure("asking the GPU", error))?;
     let name = context.name().map_err(|error| failure("asking the GPU", error))?;
-    let architecture = format!("sm_{major}{minor}");
+    let has_warpgroups = major == 9;
+    // Warpgroups belong to this very architecture, no later one has them.
+    let architecture = format!("sm_{major}{minor}{}", if has_warpgroups { "a" } else { "" });
     let codes = compile(&architecture)?;
     let mut gpu = Gpu {
         description: format!("cuda:{ordinal}, {name}, {architecture}"),
@@ -55,6 +57,7 @@ pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>> {
         most_shared_bytes: shared_bytes - STATIC_SHARED_BYTES,
         multiprocessors,
         starts_early: major >= 9,
+        has_warpgroups,
         context,
     };
     gpu.load(&codes)?;
@@ -109,6 +112,7 @@ struct Gpu {
     multiprocessors: usize,
     /// Whether a kernel may start while the one before it ends (from architecture 9.0 on).
     starts_early: bool,
+    has_warpgroups: bool,
     context: Arc<CudaContext>,
 }
 
@@ -172,6 +176,10 @@ impl Machine for Gpu {
 
     fn multiprocessors(&self) -> usize {
         self.multiprocessors
+    }
+
+    fn has_warpgroups(&self) -> bool {
+        self.has_warpgroups
     }
 
     fn allocate(&self, bytes: usize, what: &'static str) -> Result<u64> {

@@ -129,6 +129,10 @@ impl Machine for Emulator {
         132
     }
 
+    fn has_warpgroups(&self) -> bool {
+        true
+    }
+
     fn allocate(&self, bytes: usize, what: &'static str) -> Result<u64> {
         let error = Error::Memory { bytes, what };
         let Ok(layout) = Layout::from_size_align(bytes.max(1), ALIGNMENT) else { return Err(error) };

@@ -33,6 +33,9 @@ pub(super) trait Machine: Send + Sync {
     /// Blocks that run at the same time where each fills a multiprocessor.
     fn multiprocessors(&self) -> usize;
 
+    /// Whether four warps can multiply together (`wgmma`, architecture 9.0 alone).
+    fn has_warpgroups(&self) -> bool;
+
     /// Reserves device memory, aligned to 256 bytes; contents are arbitrary.
     fn allocate(&self, bytes: usize, what: &'static str) -> Result<u64>;
 

@@ -156,7 +156,7 @@ mod tests {
             return;
         };
         std::thread::scope(|scope| {
-            for architecture in ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"] {
+            for architecture in ["sm_80", "sm_89", "sm_90a", "sm_100", "sm_120"] {
                 let nvrtc = &nvrtc;
                 scope.spawn(move || {
                     for source in SOURCES {

@@ -31,6 +31,8 @@ impl Rounding {
         let single = f64::from(f32::EPSILON) / 2.0 * (2.5 * (self.longest as f64).sqrt()).sqrt();
         let product = match dtype {
             Dtype::F32 => 2f64.sqrt() * single,
+            // Eleven bits where bf16 has nine, the implicit one counted.
+            Dtype::Tf32 => (2.0f64 / 3.0).sqrt() / 2048.0,
             Dtype::Bf16 => (2.0f64 / 3.0).sqrt() / 512.0,
             Dtype::Int8 => 2f64.sqrt() * 8.0 / 127.0 / 12f64.sqrt(),
         };

@@ -83,7 +83,7 @@ impl PackedLinear {
             operand.fill(&Rows { input, stride: input_stride, inputs, rows, norm_epsilon, dtype, group }, set, pool);
             let operand = &*operand;
             cut.run(rows, block_rows(inputs), pool, |rows, panels| match dtype {
-                Dtype::F32 | Dtype::Bf16 => {
+                Dtype::F32 | Dtype::Tf32 | Dtype::Bf16 => {
                     set.dispatch(float::Block { linear: self, operand, output, first_row, rows, panels });
                 }
                 Dtype::Int8 => {

@@ -153,7 +153,7 @@ impl Kernel for Part<'_> {
                 scales.norm = norm_epsilon.map_or(1.0, |epsilon| inverse_root_mean_square(row(index), epsilon));
             }
             match dtype {
-                Dtype::F32 => self.interleave::<V>(&tile, f32::to_bits),
+                Dtype::F32 | Dtype::Tf32 => self.interleave::<V>(&tile, f32::to_bits),
                 Dtype::Bf16 => self.interleave::<V>(&tile, bf16_bits),
                 Dtype::Int8 => {
                     let per_row = inputs.div_ceil(inputs_per_word(dtype));

@@ -43,7 +43,8 @@ impl Shape {
 /// Inputs that share a word.
 pub(super) fn inputs_per_word(dtype: Dtype) -> usize {
     match dtype {
-        Dtype::F32 => 1,
+        // A device that lacks TF32 keeps f32.
+        Dtype::F32 | Dtype::Tf32 => 1,
         Dtype::Bf16 => 2,
         Dtype::Int8 => 4,
     }
@@ -110,7 +111,7 @@ impl PackedLinear {
                     }
                 }
                 match dtype {
-                    Dtype::F32 => pack_words(words, &columns, |[value]| value.to_bits()),
+                    Dtype::F32 | Dtype::Tf32 => pack_words(words, &columns, |[value]| value.to_bits()),
                     // The instruction for pairs of bf16 adds the upper half first.
                     Dtype::Bf16 => pack_words(words, &columns, |[a, b]| bf16_bits(a) | bf16_bits(b) >> 16),
                     Dtype::Int8 => {

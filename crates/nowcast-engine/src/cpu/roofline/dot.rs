@@ -9,7 +9,7 @@ pub(super) type Loop = fn() -> u64;
 pub(super) fn loop_of(dtype: Dtype) -> Option<Loop> {
     #[cfg(target_arch = "x86_64")]
     return match dtype {
-        Dtype::F32 => None,
+        Dtype::F32 | Dtype::Tf32 => None,
         Dtype::Bf16 => (x86::has_wide_registers() && is_x86_feature_detected!("avx512bf16")).then_some(|| {
             // SAFETY: the features were just found.
             unsafe { x86::bf16() }

@@ -133,3 +133,15 @@ __device__ inline void finish_pair_at(const Linear& call, i64 row, int panel, in
     load_residual(call, row, panel, lane, &addends);
     finish_pair(call, row, panel, lane, addends, low, high, scale);
 }
+
+// Asks for memory that a later kernel will read; the block takes its share.
+__device__ inline void fetch_ahead(const char* start, i64 bytes) {
+#if __CUDA_ARCH__ >= 900
+    i64 share = (bytes / gridDim.x + 127) / 128 * 128;
+    i64 first = blockIdx.x * share;
+    if (threadIdx.x == 0 && first < bytes) {
+        u32 size = (u32)(bytes - first < share ? bytes - first : share);
+        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(start + first), "r"(size) : "memory");
+    }
+#endif
+}

@@ -4,18 +4,6 @@
 // there. Behind them stand 16 threads for each row that compute its norm meanwhile.
 #include "linear.cuh"
 
-// Asks for memory that a later kernel will read; the block takes its share.
-__device__ inline void fetch_ahead(const char* start, i64 bytes) {
-#if __CUDA_ARCH__ >= 900
-    i64 share = (bytes / gridDim.x + 127) / 128 * 128;
-    i64 first = blockIdx.x * share;
-    if (threadIdx.x == 0 && first < bytes) {
-        u32 size = (u32)(bytes - first < share ? bytes - first : share);
-        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(start + first), "r"(size) : "memory");
-    }
-#endif
-}
-
 // LANES: pairs of columns of a thread block. AHEAD: weights in flight, in groups of four inputs.
 template <int ROWS, int LANES, int AHEAD>
 __device__ __forceinline__ void skinny(const Linear& call) {

@@ -23,6 +23,22 @@ __device__ inline void wait_for_previous() {
 #endif
 }
 
+// Sixteen bytes on their way from global to shared memory.
+__device__ __forceinline__ void copy_ahead(void* to, const void* from) {
+    unsigned address = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+}
+
+__device__ __forceinline__ void end_copies() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Waits until all copies but those of the last `LEFT` groups are there.
+template <int LEFT>
+__device__ __forceinline__ void wait_for_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
 // One entry point with one structure as its argument; at most `threads` threads in a block, at least `blocks` of them on
 // a multiprocessor. What it does before it
 // waits for the kernel before it may only read weights and live extents: those are copied before all kernels.

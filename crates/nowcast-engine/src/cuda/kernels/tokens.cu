@@ -117,13 +117,36 @@ __device__ inline u32 order_of(float value) {
     return value != value ? 0u : key;
 }
 
-// The sum of the weights with keys from `least` on, for the calling thread's part.
+// Values that a thread loads together before it adds them one after the other.
+#define TOGETHER 8
+
+// The sum of the weights with keys from `least` on, for the calling thread's part. Adding nothing changes no sum.
 __device__ inline double part_of_weights(const double* weights, const u32* keys, int vocabulary, u32 least, int part) {
     double sum = 0.0;
-    for (int index = part; index < vocabulary; index += PARTS) {
-        if (keys[index] >= least) sum += weights[index];
+    for (int start = part; start < vocabulary; start += PARTS * TOGETHER) {
+        double some[TOGETHER];
+#pragma unroll
+        for (int next = 0; next < TOGETHER; next++) {
+            int index = start + PARTS * next;
+            some[next] = index < vocabulary && keys[index] >= least ? weights[index] : 0.0;
+        }
+#pragma unroll
+        for (int next = 0; next < TOGETHER; next++) sum += some[next];
     }
     return sum;
+}
+
+// The largest digit whose candidate holds, or 0; every thread of a candidate says whether it does.
+__device__ inline int largest_digit(bool holds, int candidate, int* digits) {
+    if (threadIdx.x < CANDIDATES) digits[threadIdx.x] = 0;
+    __syncthreads();
+    if (holds && threadIdx.x % PARTS == 0) digits[candidate] = candidate;
+    __syncthreads();
+    int largest = 0;
+#pragma unroll
+    for (int next = 1; next < CANDIDATES; next++) largest = digits[next] > largest ? digits[next] : largest;
+    __syncthreads();
+    return largest;
 }
 
 __device__ inline double sum_of_parts(const double* parts) {
@@ -137,6 +160,7 @@ KERNEL(weigh_tokens, WeighTokens, PARTS * CANDIDATES) {
     SHARED_MEMORY(memory);
     __shared__ double parts[CANDIDATES * PARTS];
     __shared__ float warp_largest[4];
+    __shared__ int digits[CANDIDATES];
     i64 row = blockIdx.x;
     if (row >= count(call.rows, call.live)) return;
     int vocabulary = call.vocabulary;
@@ -169,12 +193,8 @@ KERNEL(weigh_tokens, WeighTokens, PARTS * CANDIDATES) {
             for (int index = part; index < vocabulary; index += PARTS) kept += keys[index] >= key;
             parts[threadIdx.x] = (double)kept;
             __syncthreads();
-            int digit = 0;
-            for (int next = 1; next < CANDIDATES; next++) {
-                if (sum_of_parts(parts + next * PARTS) >= (double)top_k) digit = next;
-            }
-            least |= (u32)digit << shift;
-            __syncthreads();
+            bool holds = sum_of_parts(parts + candidate * PARTS) >= (double)top_k;
+            least |= (u32)largest_digit(holds, candidate, digits) << shift;
         }
         for (int index = threadIdx.x; index < vocabulary; index += blockDim.x) {
             if (keys[index] < least) weights[index] = 0.0;
@@ -191,29 +211,26 @@ KERNEL(weigh_tokens, WeighTokens, PARTS * CANDIDATES) {
         for (int shift = 28; shift >= 0; shift -= 4) {
             parts[threadIdx.x] = part_of_weights(weights, keys, vocabulary, last | (u32)candidate << shift, part);
             __syncthreads();
-            int digit = 0;
-            for (int next = 1; next < CANDIDATES; next++) {
-                if (sum_of_parts(parts + next * PARTS) > most) digit = next;
-            }
-            last |= (u32)digit << shift;
-            __syncthreads();
+            bool holds = sum_of_parts(parts + candidate * PARTS) > most;
+            last |= (u32)largest_digit(holds, candidate, digits) << shift;
         }
-        if (candidate == 0) {
-            double sum = 0.0;
-            for (int index = part; index < vocabulary; index += PARTS) {
-                if (keys[index] > last) sum += weights[index];
-            }
-            parts[part] = sum;
-        }
+        if (candidate == 0) parts[part] = last == 0xffffffffu ? 0.0 : part_of_weights(weights, keys, vocabulary, last + 1, part);
         __syncthreads();
-        if (threadIdx.x == 0) {
-            // Among tokens of the last logit, the first ones are kept.
+        for (int index = threadIdx.x; index < vocabulary; index += blockDim.x) {
+            if (keys[index] < last) weights[index] = 0.0;
+        }
+        if (threadIdx.x < 32) {
+            // Among tokens of the last logit, the first ones are kept: every lane goes through them in order.
             double kept = sum_of_parts(parts);
-            for (int index = 0; index < vocabulary; index++) {
-                if (keys[index] < last || (keys[index] == last && kept > most)) {
-                    weights[index] = 0.0;
-                } else if (keys[index] == last) {
-                    kept += weights[index];
+            for (int start = 0; start < vocabulary; start += 32) {
+                int own = start + threadIdx.x;
+                u32 ties = __ballot_sync(0xffffffffu, own < vocabulary && keys[own] == last);
+                for (int lane = 0; lane < 32 && ties >> lane; lane++) {
+                    if (!(ties >> lane & 1)) continue;
+                    bool keeps = kept <= most;
+                    if (keeps) kept += weights[start + lane];
+                    __syncwarp();
+                    if (!keeps && lane == (int)threadIdx.x) weights[start + lane] = 0.0;
                 }
             }
         }
@@ -258,14 +275,22 @@ KERNEL(draw_token, DrawToken, 128) {
     __syncthreads();
     if (threadIdx.x == 0) {
         double sum = 0.0;
-        int most = 0;
-        for (int index = 0; index < vocabulary; index++) {
-            sum += weights[index];
-            reached[index] = sum;
-            if (weights[index] > 0.0) most = index;
+        for (int start = 0; start < vocabulary; start += TOGETHER) {
+            double some[TOGETHER];
+#pragma unroll
+            for (int next = 0; next < TOGETHER; next++) some[next] = start + next < vocabulary ? weights[start + next] : 0.0;
+#pragma unroll
+            for (int next = 0; next < TOGETHER; next++) {
+                sum += some[next];
+                if (start + next < vocabulary) reached[start + next] = sum;
+            }
         }
-        last = most;
+        last = 0;
         chosen = vocabulary;
+    }
+    __syncthreads();
+    for (int index = threadIdx.x; index < vocabulary; index += blockDim.x) {
+        if (weights[index] > 0.0) atomicMax(&last, index);
     }
     __syncthreads();
     u32 sample = call.live->first_sample + (u32)(path % call.live->samples);

@@ -34,6 +34,13 @@ const THREADS: usize = 128;
 /// Shared memory that leaves a multiprocessor room for a second block.
 const COMFORTABLE_BYTES: usize = 96 * 1024;
 
+/// Keys of a chunk, `CHUNK` in attention_chunked.cu.
+const CHUNK: usize = 64;
+/// Rows of a tile there.
+const CHUNKED_ROWS: usize = 32;
+/// Most components of a head, for each of its kernels.
+const CHUNKED_COMPONENTS: [usize; 3] = [64, 128, 256];
+
 /// Tokens of a context that is staged whole.
 const MOST_STAGED_TOKENS: usize = 64;
 
@@ -137,9 +144,39 @@ impl Recorder<'_> {
             reserved: 0,
             table: rotation.map_or(0, |rotation| self.at(rotation.table)),
         };
+        if let Some((kernel, shape)) = self.chunked(cache, queries, series_rows, series) {
+            return self.launch(queries.name, kernel, shape, argument);
+        }
         let grid = [series_rows.div_ceil(tile), shape.heads, series];
         let shape = Shape { grid, threads: THREADS, shared_bytes: bytes(tile) + staged };
         self.launch(queries.name, Kernel::Attention, shape, argument)
+    }
+
+    /// The kernel that goes through the keys in chunks, unless the sums of the CPU are wanted, the context is one that
+    /// attends to fresh projections, or heads are not made of whole groups of four components.
+    fn chunked(&self, cache: &LayerCache, queries: &Queries, rows: usize, series: usize) -> Option<(Kernel, Shape)> {
+        let (head_dim, heads) = (cache.shape.head_dim, cache.shape.heads);
+        let is_short = queries.tokens == 0 && cache.capacity() <= MOST_FRESH_TOKENS;
+        let columns = [head_dim, queries.query.width, queries.column, queries.output.width];
+        let is_aligned = columns.iter().all(|column| column.is_multiple_of(4));
+        if self.weights.exact || is_short || !is_aligned {
+            return None;
+        }
+        let size = CHUNKED_COMPONENTS.iter().position(|&most| head_dim <= most)?;
+        let tiles = rows.div_ceil(CHUNKED_ROWS);
+        let chunks = cache.capacity().div_ceil(CHUNK);
+        let row_bytes = (head_dim + 8 * CHUNK + chunks * (head_dim + 4)) * 4;
+        let tile_bytes = (CHUNKED_ROWS * (head_dim + CHUNK + 8) + 2 * CHUNK * head_dim) * 4;
+        let fits = |bytes: usize| bytes <= self.weights.machine.most_shared_bytes();
+        // Few tiles leave most multiprocessors idle.
+        let is_few = rows <= 8 || tiles * heads * series < self.weights.machine.multiprocessors() / 4;
+        if fits(row_bytes) && (is_few || !fits(tile_bytes)) {
+            let kernels = [Kernel::AttendRow64, Kernel::AttendRow128, Kernel::AttendRow256];
+            return Some((kernels[size], Shape { grid: [rows, heads, series], threads: 256, shared_bytes: row_bytes }));
+        }
+        let kernels = [Kernel::AttendTile64, Kernel::AttendTile128, Kernel::AttendTile256];
+        let shape = Shape { grid: [tiles, heads, series], threads: 128, shared_bytes: tile_bytes };
+        fits(tile_bytes).then_some((kernels[size], shape))
     }
 
     pub(super) fn attend_group(&mut self, op: &AttendGroup) -> Result<()> {

@@ -1,9 +1,9 @@
-//! Products: which kernel, which tile.
+//! Products without tensor cores: which kernel, which tile.
 
 use super::{Recorder, Shape, int, rows};
 use crate::cuda::argument::{KernelRows, argument};
 use crate::cuda::kernel::Kernel;
-use crate::cuda::weights::{DeviceLinear, PANEL};
+use crate::cuda::weights::{DeviceLinear, PANEL, Panels};
 use crate::error::Result;
 use crate::operation::Linear;
 
@@ -38,16 +38,22 @@ const MOST_SKINNY_THREADS: [(usize, usize); 2] = [(8, 320), (4, 512)];
 impl Recorder<'_> {
     pub(super) fn linear(&mut self, op: &Linear) -> Result<()> {
         let weights = self.weights;
-        let linear = &weights.linears[op.weight.index];
         let most = self.most(op.input.rows)?;
-        if op.columns.is_empty() {
+        if op.columns.is_empty() || most == 0 {
             return Ok(());
         }
+        let stored = &weights.linears[op.weight.index];
+        let (address, linear) = match stored {
+            DeviceLinear::Panels(panels) => (stored.weight_address(), panels),
+            DeviceLinear::Fragments(fragments) => {
+                return self.fragment_product(op, stored.weight_address(), fragments, most);
+            }
+        };
         let per_panel = if linear.gated { PANEL / 2 } else { PANEL };
         let first_panel = op.columns.start / per_panel;
         let panels = (op.columns.end - 1) / per_panel - first_panel + 1;
         let argument = LinearArgument {
-            weight: linear.weight_address(),
+            weight: address,
             bias: linear.bias_address(),
             input: self.at(op.input),
             residual: op.residual.map_or(0, |residual| self.at(residual)),
@@ -100,7 +106,7 @@ impl Recorder<'_> {
     }
 
     /// The kernel that streams weights past few rows, if it suits. No choice here changes a digit.
-    fn skinny(&self, linear: &DeviceLinear, most: usize, panels: usize, has_norm: bool) -> Option<(Kernel, Shape)> {
+    fn skinny(&self, linear: &Panels, most: usize, panels: usize, has_norm: bool) -> Option<(Kernel, Shape)> {
         if most > MOST_SKINNY_ROWS {
             return None;
         }

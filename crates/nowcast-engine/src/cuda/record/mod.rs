@@ -3,6 +3,7 @@
 //! Grids cover the plan's capacity; kernels look up how much of it is live. One file for each family of kernels.
 
 mod attention;
+mod fragments;
 mod linear;
 mod mixture;
 mod rotary;
@@ -19,6 +20,7 @@ use super::argument::{Argument, KernelRows};
 use super::device::CudaWeights;
 use super::kernel::Kernel;
 use super::machine::{DeviceMemory, KernelLaunch};
+use super::weights::{BAND, DeviceLinear};
 use crate::error::{Error, Result};
 use crate::extent::{Live, Rows};
 use crate::operation::{AppendCache, Operation};
@@ -45,18 +47,27 @@ const MOST_SIDE_BLOCKS: usize = 65_535;
 pub(super) fn record(weights: &Arc<CudaWeights>, plan: &Plan, arena: u64) -> Result<Recording> {
     let sections = [Section::Prefill, Section::Decode];
     let mut rotaries: Vec<Rotary> = Vec::new();
-    let mut scale_rows = 0;
+    let (mut scale_rows, mut fragment_bytes) = (0, 0);
     for operation in sections.iter().flat_map(|&section| plan.operations(section)) {
         match operation {
             Operation::RotaryTable(op) if !rotaries.contains(&op.rotary) => rotaries.push(op.rotary),
-            Operation::Linear(op) => scale_rows = scale_rows.max(count(op.input.rows, plan.capacity())?),
+            Operation::Linear(op) => {
+                let rows = count(op.input.rows, plan.capacity())?;
+                scale_rows = scale_rows.max(rows);
+                if let DeviceLinear::Fragments(matrix) = &weights.linears[op.weight.index] {
+                    fragment_bytes =
+                        fragment_bytes.max(rows.div_ceil(BAND) * matrix.links * matrix.format.link_bytes());
+                }
+            }
             _ => {}
         }
     }
     let constants: Vec<u8> = rotaries.iter().flat_map(Rotary::constants).flat_map(f64::to_ne_bytes).collect();
     let scales = (scale_rows * size_of::<f64>()).next_multiple_of(ALIGNMENT);
-    let contents = [vec![0; ALIGNMENT + scales], constants].concat();
-    let extra = DeviceMemory::holding(&weights.machine, &contents, "the plan")?;
+    let front = ALIGNMENT + scales + constants.len().next_multiple_of(ALIGNMENT);
+    let extra = DeviceMemory::new(&weights.machine, front + fragment_bytes, "the plan")?;
+    // SAFETY: the memory was just allocated with room for them, and nothing is queued yet.
+    unsafe { weights.machine.upload(extra.address() + (ALIGNMENT + scales) as u64, &constants)? };
     let mut recorder = Recorder {
         weights,
         plan,
@@ -64,6 +75,7 @@ pub(super) fn record(weights: &Arc<CudaWeights>, plan: &Plan, arena: u64) -> Res
         live: extra.address(),
         row_scale: extra.address() + ALIGNMENT as u64,
         constants: extra.address() + (ALIGNMENT + scales) as u64,
+        row_fragments: extra.address() + front as u64,
         rotaries,
         next: (0, 0),
         launches: Vec::new(),
@@ -103,6 +115,7 @@ struct Recorder<'a> {
     arena: u64,
     live: u64,
     row_scale: u64,
+    row_fragments: u64,
     constants: u64,
     rotaries: Vec<Rotary>,
     /// Address and bytes of the weights of the next product.

@@ -271,20 +271,15 @@ impl Run<'_> {
                 let horizon = self.options.horizon;
                 let rows = self.batch.len() * self.shape.variates;
                 let mut paths = vec![vec![0.0; self.samples * horizon]; rows];
-                let mut chunk = vec![0.0; rows * self.shape.capacity.samples * horizon];
                 for first in (0..self.samples).step_by(self.shape.capacity.samples) {
                     let live_samples = self.shape.capacity.samples.min(self.samples - first);
                     launch.live.samples = live_samples;
                     launch.first_sample = first as u32;
                     ready.run(Section::Decode, &launch)?;
-                    let chunk = &mut chunk[..rows * live_samples * horizon];
-                    ready.executable.read(tensor, chunk);
-                    for (row, part) in chunk.chunks(live_samples * horizon).enumerate() {
-                        let start = first * horizon;
-                        paths[row][start..start + part.len()]
-                            .iter_mut()
-                            .zip(part)
-                            .for_each(|(path, &value)| *path = value as f32);
+                    let length = live_samples * horizon;
+                    for (row, paths) in paths.iter_mut().enumerate() {
+                        let paths = &mut paths[first * horizon..][..length];
+                        ready.executable.read_rounded(tensor, row * length, paths);
                     }
                     progress(self.batch.len() * live_samples);
                 }

@@ -55,6 +55,7 @@ Place places[MOST_THREADS];
 Place scheduler;
 char* stacks;
 unsigned exchange[MOST_THREADS];
+float operands[MOST_THREADS][12];
 unsigned current, threads;
 void (*body)(const void*);
 const void* argument;
@@ -150,6 +151,10 @@ void block_barrier() {
 void warp_barrier() {
     states[current] = AT_WARP_BARRIER;
     to_scheduler();
+}
+
+float& operand(unsigned lane, unsigned which) {
+    return operands[current / 32 * 32 + lane][which];
 }
 
 unsigned& exchanged(unsigned lane) {

@@ -21,6 +21,25 @@ inline float4 make_float4(float x, float y, float z, float w) {
     return float4{x, y, z, w};
 }
 
+struct float2 {
+    float x, y;
+};
+inline float2 make_float2(float x, float y) {
+    return float2{x, y};
+}
+struct uint2 {
+    unsigned x, y;
+};
+inline uint2 make_uint2(unsigned x, unsigned y) {
+    return uint2{x, y};
+}
+struct uint4 {
+    unsigned x, y, z, w;
+};
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
+    return uint4{x, y, z, w};
+}
+
 struct Three {
     unsigned x, y, z;
 };
@@ -33,6 +52,8 @@ void block_barrier();
 void warp_barrier();
 // The place of a value that the threads of a warp exchange.
 unsigned& exchanged(unsigned lane);
+// The place of one of the twelve values that a lane hands to the tensor cores.
+float& operand(unsigned lane, unsigned which);
 // Runs `body(call)` for every thread of the grid.
 void run(const unsigned grid[3], unsigned threads, unsigned shared_bytes, void (*body)(const void*), const void* call);
 }  // namespace shim
@@ -82,6 +103,19 @@ inline int atomicMin(int* address, int value) {
     if (value < before) *address = value;
     return before;
 }
+inline int atomicMax(int* address, int value) {
+    int before = *address;
+    if (value > before) *address = value;
+    return before;
+}
+inline unsigned __ballot_sync(unsigned, bool value) {
+    shim::exchanged(threadIdx.x % 32) = value;
+    shim::warp_barrier();
+    unsigned bits = 0;
+    for (unsigned lane = 0; lane < 32; lane++) bits |= shim::exchanged(lane) << lane;
+    shim::warp_barrier();
+    return bits;
+}
 inline float __shfl_xor_sync(unsigned mask, float value, int difference) {
     return __shfl_sync(mask, value, (threadIdx.x % 32) ^ difference);
 }
@@ -105,3 +139,79 @@ inline double __longlong_as_double(long long value) {
     return same_bits<double>(value);
 }
 using std::isfinite;
+inline double rsqrt(double value) {
+    return 1.0 / std::sqrt(value);
+}
+
+// Tensor cores. Sums of a product are exact up to f64 and rounded towards zero, as the hardware rounds them; it may drop
+// some bits more, which the tests' tolerances allow for.
+inline float towards_zero(double value) {
+    float nearest = (float)value;
+    return std::fabs((double)nearest) > std::fabs(value) ? std::nextafterf(nearest, 0.0f) : nearest;
+}
+
+// Bits of the nearest f16, ties to even.
+inline unsigned bits_of_f16(float value) {
+    unsigned sign = same_bits<unsigned>(value) >> 16 & 0x8000u;
+    float size = std::fabs(value);
+    if (!(size < 65520.0f)) return sign | (value != value ? 0x7e00u : 0x7c00u);
+    // Subnormal ones are multiples of 2^-24.
+    if (size < 0x1p-14f) return sign | (unsigned)std::nearbyint(size * 0x1p24f);
+    unsigned bits = same_bits<unsigned>(size) - (112u << 23);
+    return sign | ((bits + 0xfffu + (bits >> 13 & 1u)) >> 13);
+}
+
+inline float value_of_f16(unsigned word) {
+    unsigned bits = word & 0x7fffu;
+    float size = bits < 0x400u    ? (float)bits * 0x1p-24f
+                 : bits < 0x7c00u ? same_bits<float>((bits << 13) + (112u << 23))
+                                  : same_bits<float>((bits << 13) | 0x7f800000u);
+    return word & 0x8000u ? -size : size;
+}
+
+inline unsigned bits_of_bf16(float value) {
+    unsigned bits = same_bits<unsigned>(value);
+    return value != value ? 0x7fc0u : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+}
+
+// `format` 2 is bf16, as `Format` in fragments.cuh.
+template <int FORMAT>
+inline unsigned nearest_pair(float first, float second) {
+    return FORMAT == 2 ? bits_of_bf16(first) | bits_of_bf16(second) << 16 : bits_of_f16(first) | bits_of_f16(second) << 16;
+}
+
+template <int FORMAT>
+inline float half_value(unsigned word, int half) {
+    word >>= 16 * half;
+    return FORMAT == 2 ? same_bits<float>(word << 16) : value_of_f16(word & 0xffffu);
+}
+
+// mma.m16n8k16: lane `4 g + q` holds rows g and g + 8 of the left operand and column g of the right one, inputs 2 q,
+// 2 q + 1, and those eight behind; of the result, rows g and g + 8, columns 2 q and 2 q + 1.
+template <int FORMAT>
+inline void multiply_add(float* sums, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
+    unsigned lane = threadIdx.x % 32, words[6] = {a0, a1, a2, a3, b0, b1};
+    for (unsigned which = 0; which < 12; which++) {
+        shim::operand(lane, which) = half_value<FORMAT>(words[which / 2], which % 2);
+    }
+    shim::warp_barrier();
+    for (unsigned result = 0; result < 4; result++) {
+        unsigned row = lane / 4, column = lane % 4 * 2 + result % 2;
+        double sum = sums[result];
+        for (unsigned input = 0; input < 16; input++) {
+            unsigned quarter = input % 8 / 2, behind = input / 8;
+            double left = shim::operand(row * 4 + quarter, (result / 2 + 2 * behind) * 2 + input % 2);
+            sum += left * shim::operand(column * 4 + quarter, (4 + behind) * 2 + input % 2);
+        }
+        sums[result] = towards_zero(sum);
+    }
+    shim::warp_barrier();
+}
+
+// Copies that are awaited later are done at once.
+inline void copy_ahead(void* to, const void* from) {
+    memcpy(to, from, 16);
+}
+inline void end_copies() {}
+template <int LEFT>
+inline void wait_for_copies() {}

@@ -1,53 +1,46 @@
-//! Weights on the device, in the layout of the products.
+//! Matrices of f32 for products without tensor cores, which sum in the order of the CPU.
 
 use std::sync::Arc;
 
-use super::machine::{DeviceMemory, Machine};
+use super::bytes_of;
 use crate::cpu::linear::{MOST_NARROW_INPUTS, depth_block};
+use crate::cuda::machine::{DeviceMemory, Machine};
 use crate::error::{Error, Result};
 use crate::weights::{Activation, LinearSource, ReadRow};
 
 /// Columns of a panel; a gated one holds as many gates as values.
-pub(super) const PANEL: usize = 32;
+pub(in crate::cuda) const PANEL: usize = 32;
 /// Inputs that lie together.
 const GROUP: usize = 4;
 
 /// A matrix as `[panels, padded / 4, 32, 4]`, then its bias as `[panels, 32]`.
-pub(super) struct DeviceLinear {
-    memory: DeviceMemory,
-    pub(super) inputs: usize,
+pub(in crate::cuda) struct Panels {
+    pub(super) memory: DeviceMemory,
+    pub(in crate::cuda) inputs: usize,
     /// Inputs rounded up to whole blocks.
-    pub(super) padded: usize,
+    pub(in crate::cuda) padded: usize,
     /// Inputs that one chain of multiply-adds covers.
-    pub(super) depth: usize,
-    pub(super) gated: bool,
+    pub(in crate::cuda) depth: usize,
+    pub(in crate::cuda) gated: bool,
     panels: usize,
 }
 
-impl DeviceLinear {
+impl Panels {
     /// Whether sums are taken in f64.
-    pub(super) fn is_narrow(&self) -> bool {
+    pub(in crate::cuda) fn is_narrow(&self) -> bool {
         self.inputs <= MOST_NARROW_INPUTS
     }
 
-    pub(super) fn weight_address(&self) -> u64 {
-        self.memory.address()
-    }
-
-    pub(super) fn weight_bytes(&self) -> usize {
+    pub(in crate::cuda) fn weight_bytes(&self) -> usize {
         self.panels * self.padded * PANEL * size_of::<f32>()
     }
 
-    pub(super) fn bias_address(&self) -> u64 {
+    pub(in crate::cuda) fn bias_address(&self) -> u64 {
         self.memory.address() + self.weight_bytes() as u64
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.memory.bytes()
-    }
-
     /// Reads a matrix row by row, packs it on all cores and uploads it.
-    pub(super) fn pack(machine: &Arc<dyn Machine>, source: LinearSource<'_>) -> Result<Self> {
+    pub(in crate::cuda) fn pack(machine: &Arc<dyn Machine>, source: LinearSource<'_>) -> Result<Self> {
         let gated = source.activation == Activation::SwiGlu;
         let (rows, inputs) = (source.rows, source.inputs);
         let outputs = if gated { rows / 2 } else { rows };
@@ -105,14 +98,4 @@ fn pack_panel(panel: &mut [f32], inputs: usize, read: &ReadRow<'_>, row_of: &dyn
             panel[(input / GROUP * PANEL + column) * GROUP + input % GROUP] = value;
         }
     }
-}
-
-/// A vector on the device.
-pub(super) fn upload_vector(machine: &Arc<dyn Machine>, values: &[f32]) -> Result<DeviceMemory> {
-    DeviceMemory::holding(machine, bytes_of(values), "weights")
-}
-
-fn bytes_of(values: &[f32]) -> &[u8] {
-    // SAFETY: any f32 is four bytes that may be read as such, and the borrow keeps them alive.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }

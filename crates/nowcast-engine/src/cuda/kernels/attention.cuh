@@ -1,0 +1,56 @@
+// What the kernels of attention are told.
+#pragma once
+
+#include "elementary.cuh"
+
+struct Attention {
+    // Rows of [heads, head_dim] from `query_column` on.
+    const float* query;
+    // [series, heads, head_dim, capacity]
+    float* prefix_keys;
+    // [series, heads, capacity, head_dim]
+    float* prefix_values;
+    // [paths, heads, suffix_capacity, head_dim] each, or null.
+    const float* suffix_keys;
+    const float* suffix_values;
+    // Rows of [heads, head_dim].
+    float* output;
+    const Live* live;
+    Rows series;
+    // Query rows of all series.
+    Rows rows;
+    // Tokens of the prefix.
+    Rows context;
+    int query_width;
+    int query_column;
+    int output_width;
+    int heads;
+    int head_dim;
+    int prefix_capacity;
+    int suffix_capacity;
+    // Queries of one path; 0 where the queries are the last tokens of the prefix themselves.
+    int tokens;
+    // Suffix tokens that the first query of a path sees.
+    int seen;
+    // Oldest tokens, of the prefix before own ones, that are no longer seen.
+    int hidden;
+    // Rows of one block, and room for the scores of one.
+    int tile_rows;
+    int score_stride;
+    // Whether the whole prefix of a head is staged in shared memory.
+    int staged;
+    // Where `query` also holds keys and values that are yet to be rotated and put into the cache; only causal.
+    int is_fresh;
+    int key_column;
+    int value_column;
+    int interleaved;
+    int reserved;
+    // Cosines and sines of each token, for fresh projections.
+    const float* table;
+};
+
+// Components of a pair.
+__device__ inline void pair_of(int pair, int head_dim, int interleaved, int* a, int* b) {
+    *a = interleaved ? 2 * pair : pair;
+    *b = interleaved ? 2 * pair + 1 : pair + head_dim / 2;
+}

@@ -1,0 +1,434 @@
+// Attention in chunks of 64 keys, for any number of queries.
+//
+// For one query and head, a chunk gives its largest score, the sum of `p = exp(score - largest)` and the sum of
+// `p * value`; chunks are merged in order, then chunks of eight of the path's own keys. Scores against the prefix are one
+// chain over the head, against own keys sixteen; values are one chain over the keys of a chunk. Both kernels keep that
+// order: one shares keys among 32 queries, the other shares out the keys of one query, and a row's digits are the same.
+#include "attention.cuh"
+
+#define CHUNK 64
+#define OWN_CHUNK 8
+// Threads that hold the result of one row, four components and every 64th behind each.
+#define LANES 16
+#define LEAST -3e38f
+
+#define TILE_ROWS 32
+#define TILE_THREADS 128
+#define THREAD_ROWS (TILE_ROWS * LANES / TILE_THREADS)
+
+#define ROW_WARPS 8
+
+// What the keys so far come to.
+template <int GROUPS>
+struct Answer {
+    float largest, sum;
+    float4 value[GROUPS];
+};
+
+__device__ __forceinline__ float4 scaled(const float4& x, float factor) {
+    return make_float4(x.x * factor, x.y * factor, x.z * factor, x.w * factor);
+}
+
+// x * factor + y
+__device__ __forceinline__ float4 scaled_sum(const float4& x, float factor, const float4& y) {
+    return make_float4(fmaf(x.x, factor, y.x), fmaf(x.y, factor, y.y), fmaf(x.z, factor, y.z), fmaf(x.w, factor, y.w));
+}
+
+__device__ __forceinline__ float4 four_at(const float* from) {
+    return *reinterpret_cast<const float4*>(from);
+}
+
+template <int GROUPS>
+__device__ __forceinline__ void clear(Answer<GROUPS>* answer) {
+    answer->largest = LEAST;
+    answer->sum = 0.0f;
+#pragma unroll
+    for (int group = 0; group < GROUPS; group++) answer->value[group] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+}
+
+template <int GROUPS>
+__device__ __forceinline__ void merge(Answer<GROUPS>* answer, const Answer<GROUPS>& chunk) {
+    float largest = fmaxf(answer->largest, chunk.largest);
+    float before = exponential_f32(answer->largest - largest), now = exponential_f32(chunk.largest - largest);
+    answer->largest = largest;
+    answer->sum = fmaf(chunk.sum, now, answer->sum * before);
+#pragma unroll
+    for (int group = 0; group < GROUPS; group++) {
+        answer->value[group] = scaled_sum(chunk.value[group], now, scaled(answer->value[group], before));
+    }
+}
+
+// The largest value and the sum of the sixteen threads of a row.
+__device__ __forceinline__ float largest_of_row(float value) {
+    for (int half = LANES / 2; half > 0; half /= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, half));
+    return value;
+}
+
+__device__ __forceinline__ float sum_of_row(float value) {
+    for (int half = LANES / 2; half > 0; half /= 2) value += __shfl_xor_sync(0xffffffffu, value, half);
+    return value;
+}
+
+// What a block knows of its rows.
+struct Window {
+    int context;
+    // Rows of one series, and where the first of them stands among the tokens of the prefix.
+    int series_rows;
+    int before;
+    bool causal;
+};
+
+__device__ __forceinline__ Window window_of(const Attention& call, int series) {
+    Window window;
+    window.context = count(call.context, call.live);
+    window.series_rows = count(call.rows, call.live) / series;
+    window.causal = call.tokens == 0;
+    window.before = window.context - window.series_rows;
+    return window;
+}
+
+// Prefix keys that a row of a series sees: from `hidden` up to this.
+__device__ __forceinline__ int visible_keys(const Window& window, int row) {
+    return window.causal ? window.before + row + 1 : window.context;
+}
+
+__device__ __forceinline__ int hidden_keys(const Attention& call, const Window& window) {
+    return window.causal ? 0 : call.hidden;
+}
+
+// Goes on with the path's own keys; all threads of a warp come here together, each for its own row.
+template <int GROUPS>
+__device__ __forceinline__ void attend_own(const Attention& call, i64 row, int head, bool live, const float* query,
+                                           Answer<GROUPS>* answer) {
+    int lane = threadIdx.x % LANES, head_dim = call.head_dim;
+    i64 path = row / call.tokens;
+    i64 place = (path * call.heads + head) * call.suffix_capacity * head_dim;
+    // Own keys stand behind the prefix, of which the oldest may be hidden.
+    int hidden = call.hidden - count(call.context, call.live);
+    int end = live ? call.seen + (int)(row % call.tokens) : 0, most = call.seen + call.tokens - 1;
+    for (int start = 0; start < most; start += OWN_CHUNK) {
+        float scores[OWN_CHUNK];
+        Answer<GROUPS> chunk;
+        clear(&chunk);
+#pragma unroll
+        for (int index = 0; index < OWN_CHUNK; index++) {
+            int token = start + index;
+            float part = 0.0f;
+            bool sees = token < end && token >= hidden;
+#pragma unroll
+            for (int group = 0; group < GROUPS; group++) {
+                int component = 4 * (lane + LANES * group);
+                bool inside = component < head_dim;
+                // What is not seen is loaded from elsewhere and thrown away.
+                i64 from = place + (sees ? (i64)token * head_dim : 0) + (inside ? component : 0);
+                float4 key = four_at(call.suffix_keys + from), asked = four_at(query + (inside ? component : 0));
+                float sum = fmaf(asked.x, key.x, fmaf(asked.y, key.y, fmaf(asked.z, key.z, fmaf(asked.w, key.w, part))));
+                part = inside ? sum : part;
+            }
+            scores[index] = sum_of_row(part);
+            if (!sees) scores[index] = LEAST;
+            chunk.largest = fmaxf(chunk.largest, scores[index]);
+        }
+        float weights[OWN_CHUNK];
+#pragma unroll
+        for (int index = 0; index < OWN_CHUNK; index++) {
+            int token = start + index;
+            weights[index] = token < end && token >= hidden ? exponential_f32(scores[index] - chunk.largest) : 0.0f;
+            chunk.sum += weights[index];
+        }
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            int component = 4 * (lane + LANES * group);
+            if (component >= head_dim) continue;
+            float4 values[OWN_CHUNK];
+#pragma unroll
+            for (int index = 0; index < OWN_CHUNK; index++) {
+                int token = start + index;
+                bool sees = token < end && token >= hidden;
+                values[index] = four_at(call.suffix_values + place + (sees ? (i64)token * head_dim : 0) + component);
+            }
+#pragma unroll
+            for (int index = 0; index < OWN_CHUNK; index++) {
+                // Nothing times what is not seen may be no number.
+                float4 sum = scaled_sum(values[index], weights[index], chunk.value[group]);
+                if (start + index < end && start + index >= hidden) chunk.value[group] = sum;
+            }
+        }
+        merge(answer, chunk);
+    }
+}
+
+template <int GROUPS>
+__device__ __forceinline__ void write_answer(const Attention& call, i64 row, int head, const Answer<GROUPS>& answer) {
+    float inverse = 1.0f / answer.sum;
+#pragma unroll
+    for (int group = 0; group < GROUPS; group++) {
+        int component = 4 * (threadIdx.x % LANES + LANES * group);
+        if (component >= call.head_dim) continue;
+        float* to = call.output + row * call.output_width + head * call.head_dim + component;
+        *reinterpret_cast<float4*>(to) = scaled(answer.value[group], inverse);
+    }
+}
+
+// Many queries. Grid: tiles of 32 rows of one series, heads, series. Sixteen threads own four rows: in turn four keys of
+// their scores, and four components (and every 64th behind) of their answers.
+template <int GROUPS>
+__device__ __forceinline__ void attend_tile(const Attention& call) {
+    SHARED_MEMORY(memory);
+    int series = count(call.series, call.live);
+    if ((int)blockIdx.z >= series) return;
+    Window window = window_of(call, series);
+    int first = blockIdx.x * TILE_ROWS, head = blockIdx.y, head_dim = call.head_dim;
+    if (first >= window.series_rows) return;
+    int lane = threadIdx.x % LANES, band = threadIdx.x / LANES;
+    i64 first_row = (i64)blockIdx.z * window.series_rows + first;
+    int rows = window.series_rows - first < TILE_ROWS ? window.series_rows - first : TILE_ROWS;
+    int common = visible_keys(window, first + rows - 1), hidden = hidden_keys(call, window);
+    // [32, head_dim + 4], [32, 64 + 4], [head_dim, 64], [64, head_dim]
+    int query_stride = head_dim + 4;
+    float* queries = memory;
+    float* exponents = queries + TILE_ROWS * query_stride;
+    float* keys = exponents + TILE_ROWS * (CHUNK + 4);
+    float* values = keys + head_dim * CHUNK;
+    for (int index = threadIdx.x; index < TILE_ROWS * head_dim / 4; index += TILE_THREADS) {
+        int row = index / (head_dim / 4), component = index % (head_dim / 4) * 4;
+        float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (row < rows) {
+            four = four_at(call.query + (first_row + row) * call.query_width + call.query_column + head * head_dim + component);
+        }
+        *reinterpret_cast<float4*>(queries + row * query_stride + component) = four;
+    }
+    i64 prefix = ((i64)blockIdx.z * call.heads + head) * head_dim * call.prefix_capacity;
+    Answer<GROUPS> answers[THREAD_ROWS];
+#pragma unroll
+    for (int index = 0; index < THREAD_ROWS; index++) clear(&answers[index]);
+    for (int start = hidden / CHUNK * CHUNK; start < common; start += CHUNK) {
+        int limit = common - start < CHUNK ? common - start : CHUNK;
+        __syncthreads();
+        if (call.prefix_capacity % 4 == 0) {
+            // Keys beyond the limit are never looked at, but lie within the cache.
+            int last = call.prefix_capacity - start - 4;
+            for (int index = threadIdx.x; index < head_dim * (CHUNK / 4); index += TILE_THREADS) {
+                int component = index / (CHUNK / 4), key = index % (CHUNK / 4) * 4;
+                const float* from = call.prefix_keys + prefix + (i64)component * call.prefix_capacity + start;
+                copy_ahead(keys + component * CHUNK + key, from + (key < last ? key : last));
+            }
+        } else {
+            for (int index = threadIdx.x; index < head_dim * CHUNK; index += TILE_THREADS) {
+                int component = index / CHUNK, key = index % CHUNK;
+                const float* from = call.prefix_keys + prefix + (i64)component * call.prefix_capacity + start;
+                if (key < limit) keys[index] = from[key];
+            }
+        }
+        for (int index = threadIdx.x; index < limit * (head_dim / 4); index += TILE_THREADS) {
+            copy_ahead(values + 4 * index, call.prefix_values + prefix + (i64)start * head_dim + 4 * index);
+        }
+        end_copies();
+        // Values go four by four.
+        for (int index = limit * head_dim + threadIdx.x; index < (limit + 3) / 4 * 4 * head_dim; index += TILE_THREADS) {
+            values[index] = 0.0f;
+        }
+        wait_for_copies<0>();
+        __syncthreads();
+        float4 scores[THREAD_ROWS];
+#pragma unroll
+        for (int index = 0; index < THREAD_ROWS; index++) scores[index] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll 2
+        for (int component = 0; component < head_dim; component += 4) {
+            float4 four[4];
+#pragma unroll
+            for (int next = 0; next < 4; next++) four[next] = four_at(keys + (component + next) * CHUNK + 4 * lane);
+#pragma unroll
+            for (int index = 0; index < THREAD_ROWS; index++) {
+                float4 asked = four_at(queries + (band * THREAD_ROWS + index) * query_stride + component);
+                scores[index] = scaled_sum(four[0], asked.x, scores[index]);
+                scores[index] = scaled_sum(four[1], asked.y, scores[index]);
+                scores[index] = scaled_sum(four[2], asked.z, scores[index]);
+                scores[index] = scaled_sum(four[3], asked.w, scores[index]);
+            }
+        }
+        Answer<GROUPS> chunks[THREAD_ROWS];
+#pragma unroll
+        for (int index = 0; index < THREAD_ROWS; index++) {
+            clear(&chunks[index]);
+            int visible = visible_keys(window, first + band * THREAD_ROWS + index) - start, key = 4 * lane;
+            int from = hidden - start;
+            float4& score = scores[index];
+            score.x = key < visible && key >= from ? score.x : LEAST;
+            score.y = key + 1 < visible && key + 1 >= from ? score.y : LEAST;
+            score.z = key + 2 < visible && key + 2 >= from ? score.z : LEAST;
+            score.w = key + 3 < visible && key + 3 >= from ? score.w : LEAST;
+            float largest = largest_of_row(fmaxf(fmaxf(score.x, score.y), fmaxf(score.z, score.w)));
+            float4 p = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            if (key < visible && key >= from) p.x = exponential_f32(score.x - largest);
+            if (key + 1 < visible && key + 1 >= from) p.y = exponential_f32(score.y - largest);
+            if (key + 2 < visible && key + 2 >= from) p.z = exponential_f32(score.z - largest);
+            if (key + 3 < visible && key + 3 >= from) p.w = exponential_f32(score.w - largest);
+            chunks[index].largest = largest;
+            chunks[index].sum = sum_of_row((p.x + p.y) + (p.z + p.w));
+            *reinterpret_cast<float4*>(exponents + (band * THREAD_ROWS + index) * (CHUNK + 4) + key) = p;
+        }
+        __syncwarp();
+        for (int key = 0; key < limit; key += 4) {
+            float4 p[THREAD_ROWS];
+#pragma unroll
+            for (int index = 0; index < THREAD_ROWS; index++) {
+                p[index] = four_at(exponents + (band * THREAD_ROWS + index) * (CHUNK + 4) + key);
+            }
+#pragma unroll
+            for (int group = 0; group < GROUPS; group++) {
+                int component = 4 * (lane + LANES * group);
+                if (component >= head_dim) continue;
+                float4 four[4];
+#pragma unroll
+                for (int next = 0; next < 4; next++) four[next] = four_at(values + (key + next) * head_dim + component);
+#pragma unroll
+                for (int index = 0; index < THREAD_ROWS; index++) {
+                    float4& sum = chunks[index].value[group];
+                    sum = scaled_sum(four[0], p[index].x, sum);
+                    sum = scaled_sum(four[1], p[index].y, sum);
+                    sum = scaled_sum(four[2], p[index].z, sum);
+                    sum = scaled_sum(four[3], p[index].w, sum);
+                }
+            }
+        }
+#pragma unroll
+        for (int index = 0; index < THREAD_ROWS; index++) {
+            if (chunks[index].largest > LEAST) merge(&answers[index], chunks[index]);
+        }
+    }
+#pragma unroll
+    for (int index = 0; index < THREAD_ROWS; index++) {
+        int row = band * THREAD_ROWS + index;
+        if (!window.causal) {
+            attend_own(call, first_row + row, head, row < rows, queries + row * query_stride, &answers[index]);
+        }
+        if (row < rows) write_answer(call, first_row + row, head, answers[index]);
+    }
+}
+
+// Few queries. Grid: rows of one series, heads, series. Each warp takes every eighth chunk of keys.
+template <int GROUPS>
+__device__ __forceinline__ void attend_row(const Attention& call) {
+    SHARED_MEMORY(memory);
+    int series = count(call.series, call.live);
+    if ((int)blockIdx.z >= series) return;
+    Window window = window_of(call, series);
+    int row = blockIdx.x, head = blockIdx.y, head_dim = call.head_dim;
+    if (row >= window.series_rows) return;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    i64 first_row = (i64)blockIdx.z * window.series_rows + row;
+    int visible = visible_keys(window, row), hidden = hidden_keys(call, window);
+    // [head_dim], [warps, 64], then for each chunk the largest score, the sum and [head_dim].
+    float* query = memory;
+    float* exponents = query + head_dim + warp * CHUNK;
+    float* chunks = query + head_dim + ROW_WARPS * CHUNK;
+    int chunk_stride = head_dim + 4;
+    const float* asked = call.query + first_row * call.query_width + call.query_column + head * head_dim;
+    for (int component = threadIdx.x; component < head_dim; component += 32 * ROW_WARPS) query[component] = asked[component];
+    __syncthreads();
+    i64 prefix = ((i64)blockIdx.z * call.heads + head) * head_dim * call.prefix_capacity;
+    int first_chunk = hidden / CHUNK;
+    for (int chunk = first_chunk + warp; chunk * CHUNK < visible; chunk += ROW_WARPS) {
+        int key = chunk * CHUNK + 2 * lane;
+        bool low = key < visible && key >= hidden, high = key + 1 < visible && key + 1 >= hidden;
+        float scores[2] = {0.0f, 0.0f};
+        const float* from = call.prefix_keys + prefix;
+        auto add = [&](int component, float low_key, float high_key) {
+            scores[0] = fmaf(low_key, query[component], scores[0]);
+            scores[1] = fmaf(high_key, query[component], scores[1]);
+        };
+        // Keys beyond the visible ones are never looked at, but lie within the cache.
+        if (call.prefix_capacity % 2 == 0) {
+            from += key < call.prefix_capacity ? key : 0;
+#pragma unroll 16
+            for (int component = 0; component < head_dim; component++) {
+                float2 pair = *reinterpret_cast<const float2*>(from + (i64)component * call.prefix_capacity);
+                add(component, pair.x, pair.y);
+            }
+        } else {
+            int first_key = low ? key : 0, second_key = high ? key + 1 : 0;
+#pragma unroll 16
+            for (int component = 0; component < head_dim; component++) {
+                const float* both = from + (i64)component * call.prefix_capacity;
+                add(component, both[first_key], both[second_key]);
+            }
+        }
+        float largest = largest_of_warp(fmaxf(low ? scores[0] : LEAST, high ? scores[1] : LEAST));
+        float2 p = make_float2(low ? exponential_f32(scores[0] - largest) : 0.0f,
+                               high ? exponential_f32(scores[1] - largest) : 0.0f);
+        // As sixteen threads with four keys each would add them.
+        float sum = p.x + p.y;
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        for (int half = 16; half > 1; half /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, half);
+        __syncwarp();
+        *reinterpret_cast<float2*>(exponents + 2 * lane) = p;
+        __syncwarp();
+        float* result = chunks + (chunk - first_chunk) * chunk_stride;
+        int limit = visible - chunk * CHUNK < CHUNK ? visible - chunk * CHUNK : CHUNK;
+        for (int component = 2 * lane; component < head_dim; component += 64) {
+            const float* values = call.prefix_values + prefix + (i64)chunk * CHUNK * head_dim + component;
+            float2 total = make_float2(0.0f, 0.0f);
+            // Beyond the limit exponents are zero, and the last value stands in.
+            for (int start = 0; start < limit; start += 16) {
+                float2 some[16];
+#pragma unroll
+                for (int next = 0; next < 16; next++) {
+                    int index = start + next < limit ? start + next : limit - 1;
+                    some[next] = *reinterpret_cast<const float2*>(values + (i64)index * head_dim);
+                }
+#pragma unroll
+                for (int next = 0; next < 16; next++) {
+                    total.x = fmaf(some[next].x, exponents[start + next], total.x);
+                    total.y = fmaf(some[next].y, exponents[start + next], total.y);
+                }
+            }
+            result[4 + component] = total.x;
+            result[5 + component] = total.y;
+        }
+        if (lane == 0) {
+            result[0] = largest;
+            result[1] = sum;
+        }
+    }
+    __syncthreads();
+    if (warp > 0) return;
+    // Both halves of the warp hold the row; one writes it.
+    Answer<GROUPS> answer;
+    clear(&answer);
+    for (int chunk = first_chunk; chunk * CHUNK < visible; chunk++) {
+        const float* result = chunks + (chunk - first_chunk) * chunk_stride;
+        Answer<GROUPS> part;
+        clear(&part);
+        part.largest = result[0];
+        part.sum = result[1];
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            int component = 4 * (lane % LANES + LANES * group);
+            if (component < head_dim) part.value[group] = four_at(result + 4 + component);
+        }
+        if (part.largest > LEAST) merge(&answer, part);
+    }
+    if (!window.causal) attend_own(call, first_row, head, true, query, &answer);
+    if (lane < LANES) write_answer(call, first_row, head, answer);
+}
+
+// Named by the most components of a head.
+KERNEL(attend_tile_64, Attention, TILE_THREADS) {
+    attend_tile<1>(call);
+}
+KERNEL(attend_tile_128, Attention, TILE_THREADS) {
+    attend_tile<2>(call);
+}
+KERNEL(attend_tile_256, Attention, TILE_THREADS) {
+    attend_tile<4>(call);
+}
+KERNEL(attend_row_64, Attention, 32 * ROW_WARPS) {
+    attend_row<1>(call);
+}
+KERNEL(attend_row_128, Attention, 32 * ROW_WARPS) {
+    attend_row<2>(call);
+}
+KERNEL(attend_row_256, Attention, 32 * ROW_WARPS) {
+    attend_row<4>(call);
+}

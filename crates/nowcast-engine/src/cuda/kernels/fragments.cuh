@@ -1,0 +1,373 @@
+// Products on tensor cores: how operands lie in memory, and the one order in which products are summed.
+//
+// An operand is cut into bands of eight rows and links of 32 inputs. A link holds its values in the order in which the
+// lanes of a warp hand them to the tensor cores, so that every load is sixteen bytes and nothing is shuffled; the same
+// band serves as half of the left operand (sixteen rows) and as the right one (eight).
+//
+// SPLIT keeps 22 bits of f32: the nearest f16 and the nearest f16 of what that leaves, four bytes together. A product is
+// near * near + near * rest + rest * near; rest * rest is below the last place of f32. Powers of two bring the largest
+// value of a row to 2^12, so that nothing overflows and no f16 that matters is subnormal. HALF keeps the nearest f16
+// alone (TF32 has the same eleven bits), BRAIN the nearest bf16.
+//
+// Tensor cores round sums towards zero, so chains are short: one for each link. The chains of each of four equal parts of
+// the links are added in order, to nearest, and then the parts. No number of rows, tile or grid changes that order.
+#pragma once
+
+#include "linear.cuh"
+
+#define BAND 8
+#define LINK 32
+#define STEPS (LINK / 16)
+#define PARTS 4
+// Exponent of the largest value of a row once it is scaled.
+#define LARGEST_EXPONENT 12
+
+enum Format { SPLIT, HALF, BRAIN };
+
+// Groups of four words that a lane holds of a link: one for each step of SPLIT, one for both steps otherwise.
+template <int FORMAT>
+struct Pieces {
+    static const int COUNT = FORMAT == SPLIT ? 2 : 1;
+    // Products of the tensor cores in each of them.
+    static const int ROUNDS = FORMAT == SPLIT ? 3 : 2;
+};
+
+struct Product {
+    // [bands, links, pieces, 32]; a gated matrix has a band of gates, then the band of their values.
+    const uint4* weight;
+    // [bands, 8] each.
+    const float* column_scale;
+    const float* bias;
+    // [rows, inputs], for products that cut their rows themselves.
+    const float* input;
+    // [bands, links, pieces, 32] and [rows], for the others.
+    const uint4* row_fragments;
+    const float* row_scale;
+    // [rows, columns], or null.
+    const float* residual;
+    // [rows, columns]
+    float* output;
+    const Live* live;
+    Rows rows;
+    int inputs;
+    int links;
+    // First band wanted, and the band behind the last.
+    int first_band;
+    int end_band;
+    // First output wanted, and how many.
+    int first_column;
+    int columns;
+    int gated;
+    int has_norm;
+    float epsilon;
+    int reserved;
+    // Weights of the product after this one, to be on their way already.
+    const char* next;
+    i64 next_bytes;
+};
+
+#ifndef NOWCAST_SHIM
+template <int FORMAT>
+__device__ __forceinline__ void multiply_add(float* sums, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    if (FORMAT == BRAIN) {
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+    } else {
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+    }
+}
+
+// The nearest f16s (bf16s) of two values in one word, the first in the lower half.
+template <int FORMAT>
+__device__ __forceinline__ u32 nearest_pair(float first, float second) {
+    u32 word;
+    if (FORMAT == BRAIN) {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+    } else {
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+    }
+    return word;
+}
+
+// The value of an f16 in the lower half of a word.
+__device__ __forceinline__ float value_of_f16(u32 word) {
+    float value;
+    asm("{ .reg .b16 half; cvt.u16.u32 half, %1; cvt.f32.f16 %0, half; }" : "=f"(value) : "r"(word));
+    return value;
+}
+
+#endif
+
+// One round of one piece: sixteen rows of the left operand (two bands) times eight of the right one.
+template <int FORMAT>
+__device__ __forceinline__ void multiply_round(int round, float* sums, const uint4& low, const uint4& high, const uint4& right) {
+    if (FORMAT == SPLIT) {
+        if (round == 0) multiply_add<FORMAT>(sums, low.z, high.z, low.w, high.w, right.x, right.y);
+        if (round == 1) multiply_add<FORMAT>(sums, low.x, high.x, low.y, high.y, right.z, right.w);
+        if (round == 2) multiply_add<FORMAT>(sums, low.x, high.x, low.y, high.y, right.x, right.y);
+    } else {
+        if (round == 0) multiply_add<FORMAT>(sums, low.x, high.x, low.y, high.y, right.x, right.y);
+        if (round == 1) multiply_add<FORMAT>(sums, low.z, high.z, low.w, high.w, right.z, right.w);
+    }
+}
+
+// First link of a part.
+__device__ inline int part_start(int part, int links) {
+    return links * part / PARTS;
+}
+
+// Two inputs of a row from `input` on, zero beyond its end.
+__device__ inline float2 two_inputs(const float* row, int input, int inputs) {
+    float2 two = make_float2(0.0f, 0.0f);
+    if (inputs % 2 == 0) {
+        if (input < inputs) two = *reinterpret_cast<const float2*>(row + input);
+    } else {
+        if (input < inputs) two.x = row[input];
+        if (input + 1 < inputs) two.y = row[input + 1];
+    }
+    return two;
+}
+
+__device__ inline float power_of_two(int exponent) {
+    return __int_as_float((exponent + 127) << 23);
+}
+
+// The exponent of a positive number; very small ones count as 2^-100.
+__device__ inline int exponent_of(float value) {
+    int exponent = (__float_as_int(value) >> 23) - 127;
+    return exponent < -100 ? -100 : exponent;
+}
+
+#define BAND_THREADS (32 * BAND)
+// Steps of a row that a thread keeps between looking for the largest value and cutting: rows of up to 768 inputs are
+// read once.
+#define KEPT_STEPS 6
+
+// What the warps of a block tell each other of the rows of a band.
+struct BandShare {
+    float largest[BAND][BAND];
+    float squares[BAND][BAND];
+};
+
+// Cuts a band of rows into fragments, by a block of eight warps; lane `4 r + q` of every warp takes row r. The rows'
+// scales can be asked for after the next barrier. GROUPED writes the order of warpgroups (linear_warpgroup.cuh).
+template <int FORMAT, bool GROUPED>
+struct BandCutter {
+    const float* row;
+    uint4* band;
+    BandShare* share;
+    int inputs, last, steps;
+    int lane, warp, place, quarter;
+    float largest, factor, squares;
+
+    __device__ __forceinline__ BandCutter(const float* rows, int live_rows, int all_inputs, int links, uint4* to,
+                                          BandShare* all) {
+        lane = threadIdx.x % 32, warp = threadIdx.x / 32, place = lane / 4, quarter = lane % 4;
+        inputs = all_inputs, last = links * STEPS - 1, band = to, share = all;
+        steps = place < live_rows ? links * STEPS : 0;
+        row = rows + (i64)(place < live_rows ? place : 0) * inputs;
+        largest = 0.0f, squares = 0.0f, factor = 1.0f;
+    }
+
+    // Two values of a step, or of the last: of its first eight inputs, or of those behind. Loads under no condition are
+    // all on their way at once.
+    __device__ __forceinline__ float2 load(int step, int behind) const {
+        return *reinterpret_cast<const float2*>(row + (step < last ? step : last) * 16 + behind + quarter * 2);
+    }
+
+    __device__ __forceinline__ void widen(const float2& low, const float2& high) {
+        largest = fmaxf(largest, fmaxf(fmaxf(fabsf(low.x), fabsf(low.y)), fmaxf(fabsf(high.x), fabsf(high.y))));
+    }
+
+    // The largest value of the row, among all warps.
+    __device__ __forceinline__ void agree() {
+        for (int half = 2; half > 0; half /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, half));
+        if (quarter == 0) share->largest[place][warp] = largest;
+        __syncthreads();
+#pragma unroll
+        for (int other = 0; other < BAND; other++) largest = fmaxf(largest, share->largest[place][other]);
+        factor = power_of_two(LARGEST_EXPONENT - exponent_of(largest));
+    }
+
+    __device__ __forceinline__ void cut(int step, float2 low, float2 high) {
+        low.x *= factor, low.y *= factor, high.x *= factor, high.y *= factor;
+        squares = fmaf(low.x, low.x, fmaf(low.y, low.y, fmaf(high.x, high.x, fmaf(high.y, high.y, squares))));
+        u32 first = nearest_pair<FORMAT>(low.x, low.y), second = nearest_pair<FORMAT>(high.x, high.y);
+        if (FORMAT == SPLIT) {
+            u32 first_rest = nearest_pair<FORMAT>(low.x - value_of_f16(first), low.y - value_of_f16(first >> 16));
+            u32 second_rest = nearest_pair<FORMAT>(high.x - value_of_f16(second), high.y - value_of_f16(second >> 16));
+            if (GROUPED) {
+                u32* words = reinterpret_cast<u32*>(band) + step / STEPS * 256 + step % STEPS * 64 + lane;
+                words[0] = first, words[32] = second, words[128] = first_rest, words[160] = second_rest;
+            } else {
+                band[step * 32 + lane] = make_uint4(first, second, first_rest, second_rest);
+            }
+        } else if (GROUPED) {
+            u32* words = reinterpret_cast<u32*>(band) + step * 64 + lane;
+            words[0] = first, words[32] = second;
+        } else {
+            int group = step / STEPS * 32 + lane;
+            reinterpret_cast<uint2*>(band)[group * STEPS + step % STEPS] = make_uint2(first, second);
+        }
+    }
+
+    __device__ __forceinline__ void end() {
+        for (int half = 2; half > 0; half /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, half);
+        if (quarter == 0) share->squares[place][warp] = squares;
+    }
+
+    // Rows of whole links.
+    __device__ __forceinline__ void run() {
+        float2 kept[KEPT_STEPS][2];
+#pragma unroll
+        for (int index = 0; index < KEPT_STEPS; index++) {
+            kept[index][0] = load(warp + BAND * index, 0);
+            kept[index][1] = load(warp + BAND * index, 8);
+        }
+#pragma unroll 2
+        for (int step = warp + BAND * KEPT_STEPS; step <= last; step += BAND) widen(load(step, 0), load(step, 8));
+#pragma unroll
+        for (int index = 0; index < KEPT_STEPS; index++) widen(kept[index][0], kept[index][1]);
+        agree();
+#pragma unroll
+        for (int index = 0; index < KEPT_STEPS; index++) {
+            if (warp + BAND * index < steps) cut(warp + BAND * index, kept[index][0], kept[index][1]);
+        }
+#pragma unroll 2
+        for (int step = warp + BAND * KEPT_STEPS; step < steps; step += BAND) cut(step, load(step, 0), load(step, 8));
+        end();
+    }
+
+    // Any rows, value by value.
+    __device__ __forceinline__ void run_ragged() {
+        auto low = [&](int step) { return two_inputs(row, step * 16 + quarter * 2, inputs); };
+        auto high = [&](int step) { return two_inputs(row, step * 16 + quarter * 2 + 8, inputs); };
+#pragma unroll 1
+        for (int step = warp; step < steps; step += BAND) widen(low(step), high(step));
+        agree();
+#pragma unroll 1
+        for (int step = warp; step < steps; step += BAND) cut(step, low(step), high(step));
+        end();
+    }
+
+    // Many inputs: the band, in shared memory, first takes the values themselves, all on their way at once. The sixteen
+    // values of a step take the place of the four groups that are made of them, by the same four lanes.
+    __device__ __forceinline__ void run_in_place() {
+        for (int step = warp; step <= last; step += BAND) copy_ahead(band + step * 32 + lane, row + step * 16 + quarter * 4);
+        end_copies();
+        wait_for_copies<0>();
+        __syncwarp();
+        auto values = [&](int step) { return reinterpret_cast<const float*>(band + step * 32 + place * 4) + quarter * 2; };
+#pragma unroll 4
+        for (int step = warp; step <= last; step += BAND) {
+            widen(*reinterpret_cast<const float2*>(values(step)), *reinterpret_cast<const float2*>(values(step) + 8));
+        }
+        agree();
+        // Some steps at a time, whose values are read before any is replaced.
+        const int TOGETHER = 3;
+#pragma unroll 1
+        for (int start = warp; start <= last; start += BAND * TOGETHER) {
+            float2 low[TOGETHER], high[TOGETHER];
+#pragma unroll
+            for (int next = 0; next < TOGETHER; next++) {
+                int step = start + BAND * next < last ? start + BAND * next : last;
+                low[next] = *reinterpret_cast<const float2*>(values(step));
+                high[next] = *reinterpret_cast<const float2*>(values(step) + 8);
+            }
+            __syncwarp();
+#pragma unroll
+            for (int next = 0; next < TOGETHER; next++) {
+                if (start + BAND * next <= last) cut(start + BAND * next, low[next], high[next]);
+            }
+        }
+        end();
+    }
+};
+
+// As `BandCutter`; IS_SHARED where the band lies in shared memory. Short code matters: kernels that run for microseconds
+// wait for their instructions too.
+template <int FORMAT, bool GROUPED, bool IS_SHARED>
+__device__ __forceinline__ void cut_band(const float* rows, int live_rows, int inputs, int links, uint4* band,
+                                         BandShare* share) {
+    BandCutter<FORMAT, GROUPED> cutter(rows, live_rows, inputs, links, band, share);
+    if (inputs % LINK != 0) {
+        cutter.run_ragged();
+    } else if (FORMAT == SPLIT && IS_SHARED && links * STEPS > BAND * KEPT_STEPS) {
+        cutter.run_in_place();
+    } else {
+        cutter.run();
+    }
+}
+
+// What the results of a row are multiplied by: the power of two that its values were divided by, and the inverse root
+// mean square, if there is a norm.
+__device__ inline float scale_of_row(const BandShare& share, int place, double inverse_inputs, int has_norm, float epsilon) {
+    float largest = 0.0f, squares = 0.0f;
+#pragma unroll
+    for (int warp = 0; warp < BAND; warp++) {
+        largest = fmaxf(largest, share.largest[place][warp]);
+        squares += share.squares[place][warp];
+    }
+    int exponent = exponent_of(largest);
+    if (!has_norm) return power_of_two(exponent - LARGEST_EXPONENT);
+    // Of the scaled values, whose squares are larger by the square of the factor.
+    double factor = (double)power_of_two(LARGEST_EXPONENT - exponent);
+    return (float)rsqrt((double)squares * inverse_inputs + (double)epsilon * (factor * factor));
+}
+
+// What a lane adds to and multiplies its results with: those of a column of one band, and of the band behind it.
+struct ColumnPair {
+    float scale_low, scale_high, bias_low, bias_high;
+};
+
+__device__ inline ColumnPair load_columns(const Product& call, int low_band, int high_band, int column) {
+    ColumnPair pair;
+    pair.scale_low = call.column_scale[low_band * BAND + column];
+    pair.scale_high = call.column_scale[high_band * BAND + column];
+    pair.bias_low = call.bias[low_band * BAND + column];
+    pair.bias_high = call.bias[high_band * BAND + column];
+    return pair;
+}
+
+// Place of a result and of what is added to it, or -1 if it is not wanted.
+__device__ inline i64 place_of_result(const Product& call, i64 row, int column) {
+    column -= call.first_column;
+    return column < 0 || column >= call.columns ? -1 : row * call.columns + column;
+}
+
+__device__ inline float residual_at(const Product& call, i64 place) {
+    return call.residual && place >= 0 ? call.residual[place] : 0.0f;
+}
+
+__device__ inline void write_result(const Product& call, i64 place, float value, float residual) {
+    if (place >= 0) call.output[place] = call.residual ? value + residual : value;
+}
+
+// Two results of a row: a column of one band, and of the band behind it; gated, one. All are prepared before any is
+// written, so that their loads do not wait for each other.
+struct ResultPair {
+    i64 low_place, high_place;
+    float low_residual, high_residual;
+};
+
+__device__ __forceinline__ ResultPair prepare_pair(const Product& call, i64 row, int band, int column) {
+    ResultPair pair;
+    pair.low_place = place_of_result(call, row, (call.gated ? band / 2 : band) * BAND + column);
+    pair.high_place = call.gated ? -1 : place_of_result(call, row, (band + 1) * BAND + column);
+    pair.low_residual = residual_at(call, pair.low_place);
+    pair.high_residual = residual_at(call, pair.high_place);
+    return pair;
+}
+
+__device__ __forceinline__ void finish_pair(const Product& call, const ResultPair& pair, const ColumnPair& columns,
+                                            float row_scale, float low, float high) {
+    // The column's scale first: a row's may be too large for the bare sum.
+    low = low * columns.scale_low * row_scale + columns.bias_low;
+    high = high * columns.scale_high * row_scale + columns.bias_high;
+    if (call.gated) low = sigmoid_linear_unit(low) * high;
+    write_result(call, pair.low_place, low, pair.low_residual);
+    write_result(call, pair.high_place, high, pair.high_residual);
+}

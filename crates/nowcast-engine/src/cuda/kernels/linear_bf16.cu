@@ -1,0 +1,5 @@
+// Products on tensor cores: bf16 operands.
+#include "linear_blocked.cuh"
+#include "linear_streamed.cuh"
+
+FRAGMENT_KERNELS(bf16, BRAIN)

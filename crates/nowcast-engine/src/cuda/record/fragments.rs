@@ -1,0 +1,292 @@
+//! Products on tensor cores: which kernel, which tile. No choice here changes a digit.
+
+use super::{Recorder, Shape, int, rows};
+use crate::cuda::argument::{KernelRows, argument};
+use crate::cuda::kernel::Kernel;
+use crate::cuda::weights::{BAND, Format, Fragments};
+use crate::error::{Error, Result};
+use crate::operation::Linear;
+
+argument! {
+    /// `Product` in fragments.cuh.
+    ProductArgument {
+        weight: u64, column_scale: u64, bias: u64, input: u64, row_fragments: u64, row_scale: u64, residual: u64,
+        output: u64, live: u64, rows: KernelRows,
+        inputs: i32, links: i32, first_band: i32, end_band: i32, first_column: i32, columns: i32, gated: i32,
+        has_norm: i32, epsilon: f32, reserved: i32, next: u64, next_bytes: u64,
+    }
+}
+
+argument! {
+    /// `RowFragments` in linear_blocked.cuh.
+    RowFragmentsArgument {
+        input: u64, fragments: u64, row_scale: u64, live: u64, rows: KernelRows, inputs: i32, links: i32,
+        has_norm: i32, epsilon: f32,
+    }
+}
+
+const NAME: &str = "Linear";
+/// Rows up to which weights are streamed past them.
+const MOST_STREAMED_ROWS: usize = BAND;
+const STREAM_THREADS: usize = 256;
+/// Parts that the links are summed in; `PARTS` in fragments.cuh.
+const PARTS: usize = 4;
+
+/// A block of the result.
+struct Tile {
+    /// For each [`Format`].
+    kernels: [Kernel; 3],
+    columns: usize,
+    rows: usize,
+    threads: usize,
+    /// Parts that are summed side by side, each with stages of its own.
+    depth: usize,
+    /// Links on their way for f32; other formats may have room for more.
+    stages: usize,
+    short_stages: usize,
+    /// Blocks that share a multiprocessor.
+    resident: usize,
+    /// Whether four warps multiply together, which only some architectures can.
+    grouped: bool,
+    /// How much a multiprocessor gets done with as many blocks as share it, and with one alone; 1 is the 128 x 128 tile
+    /// without warpgroups.
+    speed: f64,
+    alone: f64,
+}
+
+/// From the largest to the smallest; the last fits every GPU.
+const TILES: [Tile; 8] = [
+    Tile {
+        kernels: [Kernel::Group128By128F32, Kernel::Group128By128Tf32, Kernel::Group128By128Bf16],
+        columns: 128,
+        rows: 128,
+        threads: 256,
+        depth: 1,
+        stages: 4,
+        short_stages: 4,
+        resident: 1,
+        grouped: true,
+        speed: 1.9,
+        alone: 1.9,
+    },
+    Tile {
+        kernels: [Kernel::Group96By128F32, Kernel::Group96By128Tf32, Kernel::Group96By128Bf16],
+        columns: 128,
+        rows: 96,
+        threads: 256,
+        depth: 1,
+        stages: 2,
+        short_stages: 4,
+        resident: 2,
+        grouped: true,
+        speed: 2.25,
+        alone: 1.5,
+    },
+    Tile {
+        kernels: [Kernel::Group64By128F32, Kernel::Group64By128Tf32, Kernel::Group64By128Bf16],
+        columns: 128,
+        rows: 64,
+        threads: 256,
+        depth: 1,
+        stages: 3,
+        short_stages: 6,
+        resident: 2,
+        grouped: true,
+        speed: 1.8,
+        alone: 1.3,
+    },
+    Tile {
+        kernels: [Kernel::Block128By128F32, Kernel::Block128By128Tf32, Kernel::Block128By128Bf16],
+        columns: 128,
+        rows: 128,
+        threads: 256,
+        depth: 1,
+        stages: 4,
+        short_stages: 4,
+        resident: 1,
+        grouped: false,
+        speed: 1.0,
+        alone: 1.0,
+    },
+    Tile {
+        kernels: [Kernel::Block128By96F32, Kernel::Block128By96Tf32, Kernel::Block128By96Bf16],
+        columns: 96,
+        rows: 128,
+        threads: 256,
+        depth: 1,
+        stages: 4,
+        short_stages: 4,
+        resident: 1,
+        grouped: false,
+        speed: 0.95,
+        alone: 0.95,
+    },
+    Tile {
+        kernels: [Kernel::Block64By64F32, Kernel::Block64By64Tf32, Kernel::Block64By64Bf16],
+        columns: 64,
+        rows: 64,
+        threads: 256,
+        depth: 4,
+        stages: 3,
+        short_stages: 3,
+        resident: 1,
+        grouped: false,
+        speed: 0.75,
+        alone: 0.75,
+    },
+    Tile {
+        kernels: [Kernel::Block32By32F32, Kernel::Block32By32Tf32, Kernel::Block32By32Bf16],
+        columns: 32,
+        rows: 32,
+        threads: 128,
+        depth: 4,
+        stages: 4,
+        short_stages: 4,
+        resident: 1,
+        grouped: false,
+        speed: 0.4,
+        alone: 0.4,
+    },
+    Tile {
+        kernels: [Kernel::Small32By32F32, Kernel::Small32By32Tf32, Kernel::Small32By32Bf16],
+        columns: 32,
+        rows: 32,
+        threads: 128,
+        depth: 4,
+        stages: 2,
+        short_stages: 2,
+        resident: 3,
+        grouped: false,
+        speed: 0.3,
+        alone: 0.2,
+    },
+];
+
+impl Tile {
+    fn shared_bytes(&self, format: Format) -> usize {
+        let stages = if format == Format::Split { self.stages } else { self.short_stages };
+        let ring = self.depth * stages * (self.columns + self.rows) / BAND * format.link_bytes();
+        // A gap behind every row keeps rows in different banks.
+        let results = (self.columns + 4) * self.rows * size_of::<f32>();
+        // One part's sums wait behind the ring; those of several meet in its place.
+        if self.depth == 1 { ring + results } else { ring.max(self.depth * results) }
+    }
+
+    fn grid(&self, rows: usize, columns: usize) -> [usize; 3] {
+        [rows.div_ceil(self.rows), columns.div_ceil(self.columns), 1]
+    }
+
+    /// Time, in values of the result that a multiprocessor computes at a speed of 1.
+    fn cost(&self, rows: usize, columns: usize, multiprocessors: usize) -> f64 {
+        let [down, across, _] = self.grid(rows, columns);
+        let (turn, blocks) = (multiprocessors * self.resident, down * across);
+        let shared = self.resident as f64 / self.speed;
+        let last = match blocks % turn {
+            0 => 0.0,
+            rest if rest <= multiprocessors => 1.0 / self.alone,
+            _ => shared,
+        };
+        ((blocks / turn) as f64 * shared + last) * (self.rows * self.columns) as f64
+    }
+}
+
+/// Kernels that stream: bands of weights in a tile, and the bands and tiles of a block.
+const STREAMS: [(usize, usize, [Kernel; 3]); 6] = [
+    (1, 1, [Kernel::Stream8F32, Kernel::Stream8Tf32, Kernel::Stream8Bf16]),
+    (1, 2, [Kernel::Stream16F32, Kernel::Stream16Tf32, Kernel::Stream16Bf16]),
+    (1, 3, [Kernel::Stream24F32, Kernel::Stream24Tf32, Kernel::Stream24Bf16]),
+    (2, 1, [Kernel::StreamPairs1F32, Kernel::StreamPairs1Tf32, Kernel::StreamPairs1Bf16]),
+    (2, 2, [Kernel::StreamPairs2F32, Kernel::StreamPairs2Tf32, Kernel::StreamPairs2Bf16]),
+    (2, 3, [Kernel::StreamPairs3F32, Kernel::StreamPairs3Tf32, Kernel::StreamPairs3Bf16]),
+];
+
+impl Recorder<'_> {
+    pub(super) fn fragment_product(&mut self, op: &Linear, weight: u64, matrix: &Fragments, most: usize) -> Result<()> {
+        let bands_of = |columns: usize| columns.div_ceil(BAND) * if matrix.gated { 2 } else { 1 };
+        let first_band = op.columns.start / BAND * if matrix.gated { 2 } else { 1 };
+        let end_band = bands_of(op.columns.end);
+        let argument = ProductArgument {
+            weight,
+            column_scale: matrix.scale_address(),
+            bias: matrix.bias_address(),
+            input: self.at(op.input),
+            row_fragments: self.row_fragments,
+            row_scale: self.row_scale,
+            residual: op.residual.map_or(0, |residual| self.at(residual)),
+            output: self.at(op.output),
+            live: self.live,
+            rows: rows(op.input.rows)?,
+            inputs: int(matrix.inputs)?,
+            links: int(matrix.links)?,
+            first_band: int(first_band)?,
+            end_band: int(end_band)?,
+            first_column: int(op.columns.start)?,
+            columns: int(op.columns.len())?,
+            gated: matrix.gated.into(),
+            has_norm: op.norm_epsilon.is_some().into(),
+            epsilon: op.norm_epsilon.unwrap_or(0.0),
+            reserved: 0,
+            next: self.next.0,
+            next_bytes: self.next.1,
+        };
+        let bands = end_band - first_band;
+        if most <= MOST_STREAMED_ROWS
+            && let Some((kernel, shape)) = self.stream(matrix, bands)
+        {
+            return self.launch(NAME, kernel, shape, argument);
+        }
+        let tile = self.tile(matrix.format, most, bands * BAND)?;
+        let cut = RowFragmentsArgument {
+            input: argument.input,
+            fragments: self.row_fragments,
+            row_scale: self.row_scale,
+            live: self.live,
+            rows: argument.rows,
+            inputs: argument.inputs,
+            links: argument.links,
+            has_norm: argument.has_norm,
+            epsilon: argument.epsilon,
+        };
+        let shape = Shape { grid: [most.div_ceil(BAND), 1, 1], threads: 32 * BAND, shared_bytes: 0 };
+        let kernels = match tile.grouped {
+            true => [Kernel::CutGroupedRowsF32, Kernel::CutGroupedRowsTf32, Kernel::CutGroupedRowsBf16],
+            false => [Kernel::CutRowsF32, Kernel::CutRowsTf32, Kernel::CutRowsBf16],
+        };
+        self.launch(NAME, kernels[matrix.format as usize], shape, cut)?;
+        let shape = Shape {
+            grid: tile.grid(most, bands * BAND),
+            threads: tile.threads,
+            shared_bytes: tile.shared_bytes(matrix.format),
+        };
+        self.launch(NAME, tile.kernels[matrix.format as usize], shape, argument)
+    }
+
+    /// The tile that takes the least time by its cost.
+    fn tile(&self, format: Format, rows: usize, columns: usize) -> Result<&'static Tile> {
+        let machine = &self.weights.machine;
+        let grouped = self.weights.warpgroups && machine.has_warpgroups();
+        let fits =
+            |tile: &&Tile| tile.shared_bytes(format) <= machine.most_shared_bytes() && (grouped || !tile.grouped);
+        let fit = TILES.iter().filter(fits);
+        let cost = |tile: &Tile| tile.cost(rows, columns, machine.multiprocessors());
+        let best = fit.min_by(|one, other| cost(one).total_cmp(&cost(other)));
+        best.ok_or_else(|| Error::Device("the GPU has too little shared memory for a product".into()))
+    }
+
+    /// The kernel whose blocks do as little as they can while each has a multiprocessor of its own; none where the rows
+    /// do not fit shared memory.
+    fn stream(&self, matrix: &Fragments, bands: usize) -> Option<(Kernel, Shape)> {
+        let machine = &self.weights.machine;
+        let suits = |&&(width, _, _): &&(usize, usize, [Kernel; 3])| width == 2 || !matrix.gated;
+        let blocks = |width: usize, tiles: usize| bands.div_ceil(width * tiles);
+        let fill =
+            |&&(width, tiles, _): &&(usize, usize, [Kernel; 3])| blocks(width, tiles) <= machine.multiprocessors();
+        let streams = || STREAMS.iter().filter(suits);
+        let &(width, tiles, kernels) = streams().find(fill).or_else(|| streams().next_back())?;
+        let sums = width * tiles * BAND * BAND;
+        let values = matrix.links * matrix.format.link_bytes();
+        let shared_bytes = values + (matrix.links + PARTS) * sums * size_of::<f32>();
+        let shape = Shape { grid: [blocks(width, tiles), 1, 1], threads: STREAM_THREADS, shared_bytes };
+        (shared_bytes <= machine.most_shared_bytes()).then_some((kernels[matrix.format as usize], shape))
+    }
+}

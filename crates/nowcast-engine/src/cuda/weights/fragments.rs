@@ -1,0 +1,182 @@
+//! Matrices for tensor cores: bands of eight rows, links of 32 inputs, values in the order of a warp's lanes. The layout
+//! and its reasons stand in `kernels/fragments.cuh`.
+
+use std::sync::Arc;
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+
+use super::bytes_of;
+use crate::cuda::machine::{DeviceMemory, Machine};
+use crate::error::{Error, Result};
+use crate::weights::{Activation, LinearSource, ReadRow};
+
+/// Rows of a band.
+pub(in crate::cuda) const BAND: usize = 8;
+/// Inputs of a link: one chain of sums in the tensor cores.
+const LINK: usize = 32;
+/// Exponent of the largest value of a row once it is scaled.
+const LARGEST_EXPONENT: i32 = 12;
+
+/// How values are kept for tensor cores; `Format` in fragments.cuh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cuda) enum Format {
+    /// Two f16s: 22 bits of f32.
+    Split,
+    /// One f16: the eleven bits of TF32.
+    Half,
+    /// One bf16.
+    Brain,
+}
+
+impl Format {
+    /// Bytes of a band's link.
+    pub(in crate::cuda) fn link_bytes(self) -> usize {
+        BAND * LINK * if self == Self::Split { 4 } else { 2 }
+    }
+}
+
+/// A matrix as `[bands, links]` fragments, then a scale for each row and the bias, `[bands, 8]` each. A gated matrix
+/// alternates bands of gates and of their values.
+pub(in crate::cuda) struct Fragments {
+    pub(super) memory: DeviceMemory,
+    pub(in crate::cuda) format: Format,
+    pub(in crate::cuda) inputs: usize,
+    pub(in crate::cuda) links: usize,
+    pub(in crate::cuda) gated: bool,
+    bands: usize,
+}
+
+impl Fragments {
+    pub(super) fn weight_bytes(&self) -> usize {
+        self.bands * self.links * self.format.link_bytes()
+    }
+
+    pub(in crate::cuda) fn scale_address(&self) -> u64 {
+        self.memory.address() + self.weight_bytes() as u64
+    }
+
+    pub(in crate::cuda) fn bias_address(&self) -> u64 {
+        self.scale_address() + (self.bands * BAND * size_of::<f32>()) as u64
+    }
+
+    /// Reads a matrix row by row, packs it on all cores and uploads it.
+    pub(super) fn pack(machine: &Arc<dyn Machine>, source: LinearSource<'_>, format: Format) -> Result<Self> {
+        let gated = source.activation == Activation::SwiGlu;
+        let (rows, inputs) = (source.rows, source.inputs);
+        let bands = if gated { 2 * (rows / 2).div_ceil(BAND) } else { rows.div_ceil(BAND) };
+        let links = inputs.div_ceil(LINK);
+        let band_words = links.checked_mul(format.link_bytes() / 4).ok_or(Error::Overflow)?;
+        let words = band_words.checked_add(2 * BAND).and_then(|each| each.checked_mul(bands)).ok_or(Error::Overflow)?;
+        let bytes = words.checked_mul(4).ok_or(Error::Overflow)?;
+        let mut packed: Vec<u32> = Vec::new();
+        packed.try_reserve_exact(words).map_err(|_| Error::Memory { bytes, what: "packing a matrix" })?;
+        packed.resize(words, 0);
+        let (weights, columns) = packed.split_at_mut(bands * band_words);
+        let (scales, biases) = columns.split_at_mut(bands * BAND);
+        let row_of = |band: usize, place: usize| {
+            let (row, end) = match (gated, band % 2) {
+                (false, _) => (band * BAND + place, rows),
+                (true, 0) => (band / 2 * BAND + place, rows / 2),
+                (true, _) => (rows / 2 + band / 2 * BAND + place, rows),
+            };
+            (row < end).then_some(row)
+        };
+        let read = (source.open)();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(bands.max(1));
+        let share = bands.div_ceil(threads.max(1)).max(1);
+        std::thread::scope(|scope| {
+            let parts = weights.chunks_mut(share * band_words).zip(scales.chunks_mut(share * BAND));
+            for (index, (weights, scales)) in parts.enumerate() {
+                let (read, row_of) = (&read, &row_of);
+                scope.spawn(move || {
+                    let mut row = Row::new(inputs, links);
+                    let bands = weights.chunks_mut(band_words).zip(scales.chunks_mut(BAND));
+                    for (offset, (band, scales)) in bands.enumerate() {
+                        for (place, scale) in scales.iter_mut().enumerate() {
+                            let Some(source) = row_of(index * share + offset, place) else { continue };
+                            *scale = row.read(read, source).to_bits();
+                            row.write(band, place, format);
+                        }
+                    }
+                });
+            }
+        });
+        drop(read);
+        if let Some(bias) = &source.bias {
+            for (index, value) in biases.iter_mut().enumerate() {
+                *value = row_of(index / BAND, index % BAND).map_or(0, |row| bias[row].to_bits());
+            }
+        }
+        (source.packed)();
+        let memory = DeviceMemory::holding(machine, bytes_of(&packed), "weights")?;
+        Ok(Self { memory, format, inputs, links, gated, bands })
+    }
+}
+
+/// One row on its way, and what it is cut into.
+struct Row {
+    inputs: usize,
+    values: Vec<f32>,
+    near: Vec<f32>,
+    half: Vec<f16>,
+    brain: Vec<bf16>,
+    rest: Vec<f16>,
+}
+
+impl Row {
+    fn new(inputs: usize, links: usize) -> Self {
+        let length = links * LINK;
+        let (half, brain) = (vec![f16::ZERO; length], vec![bf16::ZERO; length]);
+        Self { inputs, values: vec![0.0; length], near: vec![0.0; length], rest: half.clone(), half, brain }
+    }
+
+    /// Reads a row and scales it by a power of two; returns what results are to be multiplied by.
+    fn read(&mut self, read: &ReadRow<'_>, row: usize) -> f32 {
+        let values = &mut self.values[..self.inputs];
+        read(row, values);
+        let largest = values.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+        let exponent = ((largest.to_bits() >> 23) as i32 - 127).clamp(-100, 127);
+        let power = |exponent: i32| f32::from_bits(((exponent + 127) as u32) << 23);
+        values.iter_mut().for_each(|value| *value *= power(LARGEST_EXPONENT - exponent));
+        power(exponent - LARGEST_EXPONENT)
+    }
+
+    /// Writes the row as row `place` of a band.
+    fn write(&mut self, band: &mut [u32], place: usize, format: Format) {
+        let pair = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
+        if format == Format::Brain {
+            self.brain.convert_from_f32_slice(&self.values);
+        } else {
+            self.half.convert_from_f32_slice(&self.values);
+        }
+        if format == Format::Split {
+            self.half.convert_to_f32_slice(&mut self.near);
+            let rests = self.near.iter_mut().zip(&self.values);
+            rests.for_each(|(near, value)| *near = value - *near);
+            self.rest.convert_from_f32_slice(&self.near);
+        }
+        for step in 0..self.values.len() / 16 {
+            for quarter in 0..4 {
+                let [low, high] = [0, 8].map(|behind| step * 16 + 2 * quarter + behind);
+                let halves = |values: &[f16], at: usize| pair(values[at].to_bits(), values[at + 1].to_bits());
+                let lane = place * 4 + quarter;
+                match format {
+                    Format::Split => {
+                        let words = [&self.half, &self.rest].map(|part| [halves(part, low), halves(part, high)]);
+                        band[(step * 32 + lane) * 4..][..4].copy_from_slice(words.as_flattened());
+                    }
+                    Format::Half => {
+                        let words = [halves(&self.half, low), halves(&self.half, high)];
+                        band[((step / 2 * 32 + lane) * 2 + step % 2) * 2..][..2].copy_from_slice(&words);
+                    }
+                    Format::Brain => {
+                        let of = |at: usize| pair(self.brain[at].to_bits(), self.brain[at + 1].to_bits());
+                        let words = [of(low), of(high)];
+                        band[((step / 2 * 32 + lane) * 2 + step % 2) * 2..][..2].copy_from_slice(&words);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Attention in chunks of keys against sums in f64, and against itself in other company.
+//!
+//! The kernels run compiled for this processor (everywhere a C++ compiler is), and on a GPU where there is one.
+
+use std::sync::Arc;
+
+use nowcast_engine::cuda::CudaDevice;
+use nowcast_engine::device::{Device, Launch};
+use nowcast_engine::extent::{Live, Rows};
+use nowcast_engine::kv_cache::{CacheShape, LayerCache};
+use nowcast_engine::operation::{self, CachePart, Operation, Tokens};
+use nowcast_engine::plan::{Element, PlanBuilder, Section, Tensor};
+use nowcast_engine::token_sampling::TokenSampling;
+use nowcast_engine::weights::WeightList;
+
+/// The devices to test; a missing compiler or GPU is said aloud.
+fn devices() -> Vec<CudaDevice> {
+    let found = [CudaDevice::emulated(), CudaDevice::new(0)];
+    let opened = found.into_iter().filter_map(|device| match device {
+        Ok(device) => Some(device.with_poisoned_memory()),
+        Err(error) => {
+            let message = error.to_string();
+            assert!(message.contains("cannot build") || CudaDevice::count() == 0, "{message}");
+            eprintln!("skipped: {message}");
+            None
+        }
+    });
+    opened.collect()
+}
+
+/// A context that attends to itself, and paths that attend to it and to their own tokens.
+#[derive(Clone, Copy)]
+struct Case {
+    heads: usize,
+    head_dim: usize,
+    series: usize,
+    capacity: usize,
+    context: usize,
+    samples: usize,
+    /// Own tokens of each path.
+    tokens: usize,
+    hidden: usize,
+}
+
+/// What a device answers: all tokens of the context, its last one, and the own tokens of every path.
+struct Answers {
+    context: Vec<f64>,
+    last: Vec<f64>,
+    paths: Vec<f64>,
+}
+
+impl Case {
+    fn width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Value of a projection (0 query, 1 key, 2 value) of a context token.
+    fn context_value(&self, part: usize, series: usize, token: usize, column: usize) -> f32 {
+        let at = ((series * 1000 + token) * 3 + part) * self.width() + column;
+        scattered(at, 1) * if part == 0 { 0.7 } else { 1.5 }
+    }
+
+    fn own_value(&self, part: usize, path: usize, token: usize, column: usize) -> f32 {
+        // Paths are numbered so that the first ones are the same whatever the number of samples.
+        let (series, sample) = (path / self.samples, path % self.samples);
+        let at = (((series * 1000 + sample) * 50 + token) * 3 + part) * self.width() + column;
+        scattered(at, 2) * if part == 0 { 0.7 } else { 1.5 }
+    }
+
+    fn run(&self, device: &dyn Device) -> Answers {
+        let capacity = Live { batch: self.series, context: self.capacity, samples: self.samples };
+        let live = Live { context: self.context, ..capacity };
+        let width = self.width();
+        let mut plan = PlanBuilder::new(capacity, true);
+        let context = Rows::fixed(1).times_context(0);
+        let (series, paths) = (Rows::batch(), Rows::batch().times_samples());
+        let shape = CacheShape { series, heads: self.heads, head_dim: self.head_dim, context, steps: self.tokens };
+        let cache = LayerCache::new(&mut plan, shape);
+        let all = plan.input(Element::F32, series.times_context(0), 3 * width);
+        let own = plan.input(Element::F32, paths.times(self.tokens), 3 * width);
+        let append = |plan: &mut PlanBuilder, input: Tensor, part: CachePart| {
+            plan.push(Operation::AppendCache(operation::AppendCache {
+                rotation: None,
+                input,
+                key_column: width,
+                value_column: 2 * width,
+                cache,
+                part,
+            }));
+        };
+        append(&mut plan, all, CachePart::Context);
+        let last = plan.last_row(all, series);
+        let [context_output, last_output] = [(all, Tokens::All), (last, Tokens::Last)].map(|(query, tokens)| {
+            let output = plan.tensor(query.rows, width);
+            let attend = operation::AttendContext { query, query_column: 0, cache, output, tokens };
+            plan.push(Operation::AttendContext(attend));
+            plan.keep(output);
+            output
+        });
+        plan.begin_decode();
+        append(&mut plan, own, CachePart::Suffix { first: 0, tokens: self.tokens });
+        let paths_output = plan.tensor(own.rows, width);
+        let (tokens, hidden) = (self.tokens, self.hidden);
+        plan.push(Operation::AttendPaths(operation::AttendPaths {
+            query: own,
+            query_column: 0,
+            cache,
+            output: paths_output,
+            tokens,
+            seen: 1,
+            hidden,
+        }));
+        plan.keep(paths_output);
+        let list = WeightList::default();
+        let mut executable = device.load(list).unwrap().prepare(Arc::new(plan.finish().unwrap())).unwrap();
+        let rows = |outer: usize, tokens: usize, value: &dyn Fn(usize, usize, usize, usize) -> f32| -> Vec<f32> {
+            let mut values = Vec::new();
+            for item in 0..outer {
+                for token in 0..tokens {
+                    for part in 0..3 {
+                        values.extend((0..width).map(|column| value(part, item, token, column)));
+                    }
+                }
+            }
+            values
+        };
+        executable.write(all, &rows(self.series, self.context, &|p, s, t, c| self.context_value(p, s, t, c)));
+        let own_rows = rows(self.series * self.samples, self.tokens, &|p, s, t, c| self.own_value(p, s, t, c));
+        executable.write(own, &own_rows);
+        let launch = Launch { live, seed: 0, first_sample: 0, token_sampling: TokenSampling::default() };
+        executable.run(Section::Prefill, &launch).unwrap();
+        executable.run(Section::Decode, &launch).unwrap();
+        let [context, last, paths] = [context_output, last_output, paths_output].map(|tensor| {
+            let mut values = vec![f64::NAN; tensor.rows.count(live) * width];
+            executable.read(tensor, &mut values);
+            values
+        });
+        Answers { context, last, paths }
+    }
+
+    /// Softmax attention in f64, and by how much a component may miss it.
+    fn truth(&self, query: &[f64], keys: &[Vec<f64>], values: &[Vec<f64>]) -> Vec<(f64, f64)> {
+        let unit = 2f64.powi(-24);
+        let products = |key: &[f64]| query.iter().zip(key).map(|(q, k)| q * k).collect::<Vec<_>>();
+        let scores: Vec<f64> = keys.iter().map(|key| products(key).iter().sum()).collect();
+        let sizes = keys.iter().map(|key| products(key).iter().map(|p| p.abs()).sum::<f64>()).fold(0.0, f64::max);
+        let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        // A score is a chain over the head; two of them make an exponent, whose exponential is off by two units; every
+        // chunk is rescaled once more, and weights and values are added key by key.
+        let exponent = 2.0 * (self.head_dim as f64 + 2.0) * unit * sizes + largest.abs() * 4.0 * unit;
+        let relative = exponent + (4.0 + 3.0 * (keys.len() as f64 / 64.0 + 4.0) + 64.0) * unit;
+        let component = |column: usize| {
+            let parts = || weights.iter().zip(values).map(move |(weight, value)| weight / sum * value[column]);
+            (parts().sum(), 2.0 * relative * parts().map(f64::abs).sum::<f64>())
+        };
+        (0..self.head_dim).map(component).collect()
+    }
+
+    fn check(&self, name: &str, answers: &Answers) {
+        let (width, head_dim) = (self.width(), self.head_dim);
+        let of_context = |part: usize, series: usize, token: usize, head: usize| -> Vec<f64> {
+            let columns = head * head_dim..(head + 1) * head_dim;
+            columns.map(|column| self.context_value(part, series, token, column).into()).collect()
+        };
+        let of_path = |part: usize, path: usize, token: usize, head: usize| -> Vec<f64> {
+            let columns = head * head_dim..(head + 1) * head_dim;
+            columns.map(|column| self.own_value(part, path, token, column).into()).collect()
+        };
+        let compare = |what: &str, truth: &[(f64, f64)], found: &[f64]| {
+            for (place, (&(expected, allowed), &found)) in truth.iter().zip(found).enumerate() {
+                let error = (found - expected).abs();
+                assert!(
+                    error <= allowed,
+                    "{name}, {what}: {found} instead of {expected} at {place}: {error} > {allowed}"
+                );
+            }
+        };
+        for (series, head) in (0..self.series).flat_map(|series| (0..self.heads).map(move |head| (series, head))) {
+            let keys: Vec<_> = (0..self.context).map(|token| of_context(1, series, token, head)).collect();
+            let values: Vec<_> = (0..self.context).map(|token| of_context(2, series, token, head)).collect();
+            for token in 0..self.context {
+                let truth = self.truth(&of_context(0, series, token, head), &keys[..=token], &values[..=token]);
+                let place = (series * self.context + token) * width + head * head_dim;
+                compare(&format!("token {token}"), &truth, &answers.context[place..]);
+                if token + 1 == self.context {
+                    compare("the last token", &truth, &answers.last[series * width + head * head_dim..]);
+                }
+            }
+            for path in series * self.samples..(series + 1) * self.samples {
+                for token in 0..self.tokens {
+                    let with_own = |part: usize, shared: &[Vec<f64>]| -> Vec<Vec<f64>> {
+                        let own = (0..=token).map(|own| of_path(part, path, own, head));
+                        shared.iter().cloned().chain(own).skip(self.hidden).collect()
+                    };
+                    let truth = self.truth(&of_path(0, path, token, head), &with_own(1, &keys), &with_own(2, &values));
+                    let place = (path * self.tokens + token) * width + head * head_dim;
+                    compare(&format!("path {path}, token {token}"), &truth, &answers.paths[place..]);
+                }
+            }
+        }
+    }
+}
+
+/// A number between -1 and 1 that shows no pattern.
+fn scattered(index: usize, salt: usize) -> f32 {
+    let mut bits = (index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (salt as u64 + 1).wrapping_mul(0xD1B5_4A32);
+    bits ^= bits >> 29;
+    bits = bits.wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    bits ^= bits >> 32;
+    (bits >> 40) as f32 / (1 << 23) as f32 - 1.0
+}
+
+fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// One case alone and in company: few paths take one kernel, many another.
+fn compare(case: Case) {
+    for device in devices() {
+        let device = device.with_exact_sums(false);
+        let mut first: Option<(usize, Vec<f64>)> = None;
+        for samples in [1, 12, 70] {
+            let case = Case { samples, ..case };
+            let name = format!("{}: {samples} paths", device.describe());
+            let answers = case.run(&device);
+            case.check(&name, &answers);
+            let path = case.tokens * case.width();
+            let paths = |answers: &[f64], samples: usize, series: usize| {
+                bits(&answers[series * samples * path..(series * samples + 1) * path])
+            };
+            let (fewest, expected) = first.get_or_insert_with(|| (samples, answers.paths.clone()));
+            for series in 0..case.series {
+                let same = paths(expected, *fewest, series) == paths(&answers.paths, samples, series);
+                assert!(same, "{name}: company changes digits");
+            }
+        }
+    }
+}
+
+const PLAIN: Case =
+    Case { heads: 2, head_dim: 64, series: 2, capacity: 72, context: 70, samples: 1, tokens: 1, hidden: 0 };
+
+#[test]
+fn contexts_of_one_chunk_and_of_several() {
+    compare(PLAIN);
+    compare(Case { capacity: 40, context: 17, ..PLAIN });
+    compare(Case { heads: 1, series: 1, capacity: 201, context: 200, ..PLAIN });
+}
+
+#[test]
+fn heads_of_any_size() {
+    compare(Case { head_dim: 52, ..PLAIN });
+    compare(Case { heads: 1, head_dim: 128, series: 1, ..PLAIN });
+    compare(Case { heads: 1, head_dim: 208, series: 1, ..PLAIN });
+    // No multiple of four: the kernel that sums as the CPU takes over.
+    compare(Case { head_dim: 10, ..PLAIN });
+}
+
+#[test]
+fn own_tokens_and_hidden_ones() {
+    compare(Case { tokens: 11, ..PLAIN });
+    compare(Case { tokens: 3, hidden: 5, ..PLAIN });
+    compare(Case { tokens: 3, hidden: 66, ..PLAIN });
+}

@@ -1,0 +1,313 @@
+//! Products on tensor cores against sums in f64, and against themselves in other company.
+//!
+//! The kernels run compiled for this processor (everywhere a C++ compiler is), and on a GPU where there is one.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use nowcast_engine::cuda::CudaDevice;
+use nowcast_engine::device::{Device, Launch};
+use nowcast_engine::dtype::Dtype;
+use nowcast_engine::extent::{Live, Rows};
+use nowcast_engine::operation::{self, Operation};
+use nowcast_engine::plan::{Element, PlanBuilder, Section};
+use nowcast_engine::token_sampling::TokenSampling;
+use nowcast_engine::weights::{Activation, LinearSource, WeightList};
+
+/// The devices to test; a missing compiler or GPU is said aloud.
+fn devices() -> Vec<CudaDevice> {
+    let found = [CudaDevice::emulated(), CudaDevice::new(0)];
+    let opened = found.into_iter().filter_map(|device| match device {
+        Ok(device) => Some(device.with_poisoned_memory()),
+        Err(error) => {
+            let message = error.to_string();
+            assert!(message.contains("cannot build") || CudaDevice::count() == 0, "{message}");
+            eprintln!("skipped: {message}");
+            None
+        }
+    });
+    opened.collect()
+}
+
+/// A product with everything that can be fused to it.
+#[derive(Clone)]
+struct Product {
+    dtype: Dtype,
+    inputs: usize,
+    outputs: usize,
+    activation: Activation,
+    columns: Range<usize>,
+    norm_epsilon: Option<f32>,
+    has_residual: bool,
+    /// Rows of the plan, of which fewer may be live.
+    capacity: usize,
+    /// All values are multiplied by it.
+    size: f32,
+}
+
+impl Product {
+    fn new(dtype: Dtype, inputs: usize, outputs: usize, capacity: usize) -> Self {
+        let (activation, columns) = (Activation::None, 0..outputs);
+        Self {
+            dtype,
+            inputs,
+            outputs,
+            activation,
+            columns,
+            norm_epsilon: None,
+            has_residual: false,
+            capacity,
+            size: 1.0,
+        }
+    }
+
+    fn weight_rows(&self) -> usize {
+        if self.activation == Activation::SwiGlu { 2 * self.outputs } else { self.outputs }
+    }
+
+    /// Rows differ a thousandfold in size, and so do the values of one.
+    fn value(&self, row: usize, input: usize) -> f32 {
+        let size = [1.0, 300.0, 0.01, 7.0][row % 4] * if input % 5 == 0 { 30.0 } else { 1.0 };
+        scattered(row * self.inputs + input, 1) * size * self.size
+    }
+
+    fn weight(&self, row: usize, input: usize) -> f32 {
+        let size = [1.0, 1e-3, 40.0][row % 3] / (self.inputs as f32).sqrt();
+        scattered(row * self.inputs + input, 2) * size
+    }
+
+    fn bias(row: usize) -> f32 {
+        scattered(row, 3)
+    }
+
+    fn residual(&self, row: usize, column: usize) -> f32 {
+        scattered(row * self.columns.len() + column, 4)
+    }
+
+    fn run(&self, device: &dyn Device, live: usize) -> Vec<f64> {
+        let mut list = WeightList::default();
+        let rows = self.weight_rows();
+        let (product, inputs) = (self.clone(), self.inputs);
+        let weight = list.linear(LinearSource {
+            rows,
+            inputs,
+            bias: Some((0..rows).map(Self::bias).collect()),
+            activation: self.activation,
+            dtype: self.dtype,
+            open: Box::new(move || {
+                Box::new(move |row, out| {
+                    out.iter_mut().enumerate().for_each(|(input, weight)| *weight = product.weight(row, input));
+                })
+            }),
+            packed: Box::new(|| ()),
+        });
+        let extent = |batch| Live { batch, context: 1, samples: 1 };
+        let mut plan = PlanBuilder::new(extent(self.capacity), true);
+        let input = plan.input(Element::F32, Rows::batch(), inputs);
+        let residual = self.has_residual.then(|| plan.input(Element::F32, Rows::batch(), self.columns.len()));
+        let output = plan.tensor(Rows::batch(), self.columns.len());
+        let (columns, norm_epsilon) = (self.columns.clone(), self.norm_epsilon);
+        plan.push(Operation::Linear(operation::Linear { weight, input, columns, output, norm_epsilon, residual }));
+        plan.keep(output);
+        let mut executable = device.load(list).unwrap().prepare(Arc::new(plan.finish().unwrap())).unwrap();
+        let all = |width: usize, value: &dyn Fn(usize, usize) -> f32| -> Vec<f32> {
+            (0..live * width).map(|place| value(place / width, place % width)).collect()
+        };
+        executable.write(input, &all(inputs, &|row, input| self.value(row, input)));
+        if let Some(residual) = residual {
+            executable.write(residual, &all(self.columns.len(), &|row, column| self.residual(row, column)));
+        }
+        let token_sampling = TokenSampling::default();
+        let launch = Launch { live: extent(live), seed: 0, first_sample: 0, token_sampling };
+        executable.run(Section::Prefill, &launch).unwrap();
+        executable.run(Section::Decode, &launch).unwrap();
+        let mut results = vec![f64::NAN; live * self.columns.len()];
+        executable.read(output, &mut results);
+        results
+    }
+
+    /// The sum of a row and a weight row in f64, with bias, and by how much the device may miss it.
+    fn truth(&self, row: usize, weight_row: usize) -> (f64, f64) {
+        let values = || (0..self.inputs).map(|input| f64::from(self.value(row, input)));
+        let (mut sum, mut sizes) = (0.0, 0.0);
+        for (input, value) in values().enumerate() {
+            let product = value * f64::from(self.weight(weight_row, input));
+            sum += product;
+            sizes += product.abs();
+        }
+        let scale = self.norm_epsilon.map_or(1.0, |epsilon| {
+            let mean_square = values().map(|value| value * value).sum::<f64>() / self.inputs as f64;
+            1.0 / (mean_square + f64::from(epsilon)).sqrt()
+        });
+        let bias = f64::from(Self::bias(weight_row));
+        // Two roundings of operands; f32 also drops the product of what both leave.
+        let (operands, rounds) = match self.dtype {
+            Dtype::F32 => (3.0 * 2f64.powi(-22), 6.0),
+            Dtype::Tf32 => (2.0 * 2f64.powi(-11), 2.0),
+            _ => (2.0 * 2f64.powi(-9), 2.0),
+        };
+        let links = self.inputs.div_ceil(32) as f64;
+        // A chain rounds towards zero in every round, a part once for every chain, the whole once for every part.
+        let sums = rounds * 2f64.powi(-23) + (links / 4.0 + 1.0 + 4.0) * 2f64.powi(-24);
+        // The norm, two scales and the bias.
+        let last = ((sum * scale).abs() + bias.abs()) * 6.0 * 2f64.powi(-24);
+        (sum * scale + bias, sizes * scale * (operands * 1.01 + sums) + last)
+    }
+
+    /// Compares the first, some and the last rows and columns with their sums in f64; returns the largest part of what
+    /// is allowed.
+    fn check(&self, name: &str, results: &[f64], live: usize) -> f64 {
+        let mut worst = 0.0f64;
+        let some =
+            |count: usize, start: usize| (0..count).filter(move |at| *at < 9 || at % 7 == start % 7 || at + 2 > count);
+        for row in some(live, live) {
+            for (place, column) in self
+                .columns
+                .clone()
+                .enumerate()
+                .filter(|(place, _)| some(self.columns.len(), row).any(|at| at == *place))
+            {
+                let (expected, allowed) = match self.activation {
+                    Activation::None => self.truth(row, column),
+                    Activation::SwiGlu => {
+                        let (gate, gate_error) = self.truth(row, column);
+                        let (value, value_error) = self.truth(row, self.outputs + column);
+                        let unit = gate / (1.0 + (-gate).exp());
+                        // The gate's slope is at most 1.1; exponential, sum, quotient and product round once each.
+                        let product = gate_error * 1.1 * value.abs() + unit.abs() * value_error;
+                        (unit * value, product + gate_error * value_error + (unit * value).abs() * 8.0 * 2f64.powi(-24))
+                    }
+                };
+                let residual = if self.has_residual { f64::from(self.residual(row, place)) } else { 0.0 };
+                let (expected, allowed) = (
+                    expected + residual,
+                    allowed + (expected + residual).abs() * 2f64.powi(-24) + f64::from(f32::MIN_POSITIVE),
+                );
+                let found = results[row * self.columns.len() + place];
+                let error = (found - expected).abs();
+                assert!(
+                    error <= allowed,
+                    "{name}: {found} instead of {expected} at {row}, {column}: {error} > {allowed}"
+                );
+                worst = worst.max(error / allowed);
+            }
+        }
+        worst
+    }
+}
+
+/// A number between -1 and 1 that shows no pattern.
+fn scattered(index: usize, salt: usize) -> f32 {
+    let mut bits = (index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (salt as u64 + 1).wrapping_mul(0xD1B5_4A32);
+    bits ^= bits >> 29;
+    bits = bits.wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    bits ^= bits >> 32;
+    (bits >> 40) as f32 / (1 << 23) as f32 - 1.0
+}
+
+const DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::Tf32, Dtype::Bf16];
+
+fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// A product in several numbers of rows: all within their tolerance, and a row with the same digits in each.
+fn compare(product: &Product, rows: &[(usize, usize)]) {
+    for device in devices() {
+        let mut device = device;
+        let mut first: Option<Vec<f64>> = None;
+        let runs = rows.iter().flat_map(|&rows| [(rows, true), (rows, false)]);
+        for ((capacity, live), warpgroups) in runs {
+            // Few rows do without warpgroups anyway.
+            if !warpgroups && capacity < 64 {
+                continue;
+            }
+            device = device.with_warpgroups(warpgroups);
+            let product = Product { capacity, ..product.clone() };
+            let name = format!(
+                "{}: {} rows of {live} times {} x {} in {}",
+                device.describe(),
+                capacity,
+                product.inputs,
+                product.weight_rows(),
+                product.dtype
+            );
+            let results = product.run(&device, live);
+            let worst = product.check(&name, &results, live);
+            eprintln!("{name}: {worst:.3} of what is allowed");
+            let first = first.get_or_insert_with(|| results.clone());
+            let common = first.len().min(results.len());
+            assert_eq!(bits(&first[..common]), bits(&results[..common]), "{name}: company changes digits");
+            if results.len() > first.len() {
+                *first = results;
+            }
+        }
+    }
+}
+
+/// Rows for each kernel: streamed alone and in company, small blocks, and blocks whose last rows hang over.
+const FEW_ROWS: [(usize, usize); 6] = [(1, 1), (8, 8), (8, 3), (40, 33), (70, 70), (130, 121)];
+
+#[test]
+fn few_rows() {
+    for dtype in DTYPES {
+        compare(&Product::new(dtype, 768, 100, 1), &FEW_ROWS);
+        compare(&Product { columns: 13..90, norm_epsilon: Some(1e-5), ..Product::new(dtype, 300, 100, 1) }, &FEW_ROWS);
+        compare(&Product { has_residual: true, ..Product::new(dtype, 833, 36, 1) }, &FEW_ROWS);
+    }
+}
+
+#[test]
+fn gates_meet_their_values() {
+    for dtype in DTYPES {
+        let gated = Product { activation: Activation::SwiGlu, ..Product::new(dtype, 416, 52, 1) };
+        compare(&gated, &FEW_ROWS);
+        compare(&Product { columns: 9..51, norm_epsilon: Some(1e-6), ..gated }, &FEW_ROWS);
+    }
+}
+
+#[test]
+fn many_columns_for_few_rows() {
+    // Wide enough for blocks of two and three bands, and of two and three pairs of bands.
+    for outputs in [1500, 2500, 4400, 6200] {
+        compare(&Product::new(Dtype::F32, 160, outputs, 1), &[(5, 5), (20, 11)]);
+    }
+    for outputs in [1000, 2000, 3000] {
+        let gated = Product { activation: Activation::SwiGlu, ..Product::new(Dtype::Bf16, 160, outputs, 1) };
+        compare(&gated, &[(3, 3), (20, 11)]);
+    }
+}
+
+#[test]
+fn thousands_of_rows() {
+    for dtype in DTYPES {
+        // The large tiles; the smaller one of the two suits fewer columns.
+        for (outputs, rows) in [(1400, 1500), (760, 1792)] {
+            let product = Product { norm_epsilon: Some(1e-5), ..Product::new(dtype, 144, outputs, 1) };
+            compare(&product, &[(7, 7), (rows, rows - 37)]);
+        }
+    }
+}
+
+#[test]
+fn sizes_at_the_ends_of_f32() {
+    for size in [1e-30, 1e30] {
+        compare(&Product { size, ..Product::new(Dtype::F32, 320, 24, 1) }, &[(4, 4), (20, 20)]);
+        compare(
+            &Product { size, norm_epsilon: Some(0.0), ..Product::new(Dtype::F32, 320, 24, 1) },
+            &[(4, 4), (20, 20)],
+        );
+    }
+}
+
+#[test]
+fn exact_products_have_the_digits_of_the_cpu() {
+    let product = Product { norm_epsilon: Some(1e-5), ..Product::new(Dtype::F32, 320, 48, 20) };
+    let cpu = product.run(&nowcast_engine::cpu::CpuDevice::new(Some(1)), 20);
+    for device in devices() {
+        if nowcast_engine::cpu::detect::InstructionSet::detected().is_fused() {
+            let exact = product.run(&device.with_exact_sums(true), 20);
+            assert_eq!(bits(&cpu), bits(&exact));
+        }
+    }
+}
