@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::arena::Arena;
+use super::available::available;
 use super::executor::CpuExecutable;
 use super::linear::{GateHalf, Layout, PackedLinear};
 use super::pool::ThreadPool;
@@ -15,13 +16,14 @@ use crate::weights::{Activation, WeightList};
 pub struct CpuDevice {
     pool: Arc<ThreadPool>,
     poison: bool,
+    checked: bool,
 }
 
 impl CpuDevice {
     /// A device with this many threads; `None` takes every core the process may use.
     pub fn new(threads: Option<usize>) -> Self {
         let threads = threads.unwrap_or_else(ThreadPool::available_threads);
-        Self { pool: Arc::new(ThreadPool::new(threads)), poison: false }
+        Self { pool: Arc::new(ThreadPool::new(threads)), poison: false, checked: false }
     }
 
     /// Fills every plan's memory with NaN before it is used, for tests.
@@ -29,11 +31,21 @@ impl CpuDevice {
     pub fn with_poisoned_memory(self) -> Self {
         Self { poison: true, ..self }
     }
+
+    /// Looks at what every operation makes, and names the first that makes NaN or an infinity. Slow.
+    #[must_use]
+    pub fn with_checked_operations(self, checked: bool) -> Self {
+        Self { checked, ..self }
+    }
 }
 
 impl Device for CpuDevice {
     fn describe(&self) -> String {
         format!("cpu, {} threads, {}", self.pool.threads(), super::detect::InstructionSet::detected().name())
+    }
+
+    fn available(&self) -> Option<usize> {
+        available()
     }
 
     fn load(&self, weights: WeightList<'_>) -> Result<Arc<dyn Resident>> {
@@ -54,8 +66,13 @@ impl Device for CpuDevice {
                 packed
             })
             .collect();
-        let resident =
-            CpuWeights { linears, vectors: weights.vectors, pool: Arc::clone(&self.pool), poison: self.poison };
+        let resident = CpuWeights {
+            linears,
+            vectors: weights.vectors,
+            pool: Arc::clone(&self.pool),
+            poison: self.poison,
+            checked: self.checked,
+        };
         Ok(Arc::new(resident))
     }
 }
@@ -66,12 +83,18 @@ pub(super) struct CpuWeights {
     pub(super) vectors: Vec<Vec<f32>>,
     pub(super) pool: Arc<ThreadPool>,
     poison: bool,
+    /// Whether what operations make is looked at.
+    pub(super) checked: bool,
 }
 
 impl Resident for CpuWeights {
     fn bytes(&self) -> usize {
         let linears: usize = self.linears.iter().map(PackedLinear::bytes).sum();
         linears + self.vectors.iter().map(|vector| vector.len() * 4).sum::<usize>()
+    }
+
+    fn available(&self) -> Option<usize> {
+        available()
     }
 
     fn prepare(self: Arc<Self>, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {

@@ -1,5 +1,6 @@
 //! Runs a plan's operations one after the other.
 
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use super::arena::{Access, Arena};
@@ -10,6 +11,7 @@ use crate::error::Result;
 use crate::extent::Live;
 use crate::operation::Operation;
 use crate::plan::{Element, Plan, Section, Tensor};
+use crate::watch::Watch;
 
 /// A plan and its arena.
 pub(super) struct CpuExecutable {
@@ -55,10 +57,20 @@ impl Executable for CpuExecutable {
         let Live { batch, context, samples } = self.plan.capacity();
         let live = launch.live;
         assert!(live.batch <= batch && live.context <= context && live.samples <= samples, "a run exceeds its plan");
-        for operation in self.plan.operations(section) {
+        for (place, operation) in self.plan.operations(section).iter().enumerate() {
+            let watch = match self.weights.checked {
+                true => Some(Watch::before(from_ref(operation), &mut |tensor| {
+                    Ok(self.arena.copy(&self.plan, live, tensor))
+                })?),
+                false => None,
+            };
             let access = self.arena.access(&self.plan, live);
             let mut context = Context { weights: &self.weights, launch, scratch: &mut self.scratch };
             perform(operation, &access, &mut context);
+            if let Some(watch) = watch {
+                let read = &mut |tensor| Ok(self.arena.copy(&self.plan, live, tensor));
+                watch.after(&self.plan, (section, place), read)?;
+            }
         }
         Ok(())
     }

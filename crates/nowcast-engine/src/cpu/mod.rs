@@ -3,6 +3,7 @@
 mod arena;
 mod attend;
 pub mod attention;
+mod available;
 pub mod detect;
 mod device;
 mod disjoint;
@@ -21,5 +22,6 @@ mod tile;
 mod tokens;
 pub(crate) mod vector;
 
+pub use available::available;
 pub use device::CpuDevice;
 pub use rotate::MOST_HEAD_DIM;

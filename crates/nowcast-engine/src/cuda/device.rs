@@ -1,9 +1,11 @@
 //! A GPU as a [`Device`].
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::driver;
 use super::executable::CudaExecutable;
+use super::layout::Layout;
 use super::machine::{DeviceMemory, Machine};
 use super::weights::{DeviceLinear, upload_vector};
 use crate::device::{Device, Executable, Resident};
@@ -14,8 +16,22 @@ use crate::weights::WeightList;
 /// An NVIDIA GPU.
 pub struct CudaDevice {
     machine: Arc<dyn Machine>,
-    graphs: bool,
-    poison: bool,
+    settings: Settings,
+    /// Whether it has been said that graphs cannot be recorded; once is enough.
+    warned: Arc<AtomicBool>,
+}
+
+/// How plans are run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Settings {
+    /// Whether a plan is recorded and replayed.
+    pub(super) graphs: bool,
+    /// Whether a graph that cannot be recorded is an error.
+    pub(super) strict: bool,
+    /// Whether memory is filled with NaN before it is used.
+    pub(super) poison: bool,
+    /// Whether every operation is waited for and looked at.
+    pub(super) checked: bool,
 }
 
 impl CudaDevice {
@@ -24,7 +40,7 @@ impl CudaDevice {
     /// # Errors
     /// There is no driver, no such device, or its kernels can be neither found nor compiled; the message tells which.
     pub fn new(ordinal: usize) -> Result<Self> {
-        Ok(Self { machine: driver::open(ordinal)?, graphs: true, poison: false })
+        driver::open(ordinal).map(Self::of)
     }
 
     /// How many GPUs there are; 0 without a driver.
@@ -38,25 +54,60 @@ impl CudaDevice {
     /// There is no C++ compiler.
     #[cfg(feature = "emulation")]
     pub fn emulated() -> Result<Self> {
-        Ok(Self { machine: super::emulator::open()?, graphs: true, poison: false })
+        super::emulator::open().map(Self::of)
+    }
+
+    /// As [`CudaDevice::emulated`], on a machine that fails where it is told to.
+    ///
+    /// # Errors
+    /// There is no C++ compiler.
+    #[cfg(feature = "emulation")]
+    pub fn emulated_with(faults: &super::Faults) -> Result<Self> {
+        Ok(Self::of(faults.over(super::emulator::open()?)))
+    }
+
+    fn of(machine: Arc<dyn Machine>) -> Self {
+        let settings = Settings { graphs: true, strict: false, poison: false, checked: false };
+        Self { machine, settings, warned: Arc::default() }
     }
 
     /// Whether a plan is recorded into graphs and replayed (the default), or launched kernel by kernel.
     #[must_use]
-    pub fn with_graphs(self, graphs: bool) -> Self {
-        Self { graphs, ..self }
+    pub fn with_graphs(mut self, graphs: bool) -> Self {
+        self.settings.graphs = graphs;
+        self
+    }
+
+    /// Makes a graph that cannot be recorded an error; otherwise kernels are launched one by one, after one warning.
+    #[must_use]
+    pub fn with_strict_graphs(mut self) -> Self {
+        self.settings.strict = true;
+        self
+    }
+
+    /// Waits for every operation and looks at what it made, so that the one that fails, or first makes NaN or an
+    /// infinity, is named. No graphs; slow.
+    #[must_use]
+    pub fn with_checked_operations(mut self, checked: bool) -> Self {
+        self.settings.checked = checked;
+        self
     }
 
     /// Fills every plan's memory with NaN before it is used, for tests.
     #[must_use]
-    pub fn with_poisoned_memory(self) -> Self {
-        Self { poison: true, ..self }
+    pub fn with_poisoned_memory(mut self) -> Self {
+        self.settings.poison = true;
+        self
     }
 }
 
 impl Device for CudaDevice {
     fn describe(&self) -> String {
         self.machine.describe()
+    }
+
+    fn available(&self) -> Option<usize> {
+        self.machine.memory().ok().map(|(free, _)| free)
     }
 
     fn load(&self, weights: WeightList<'_>) -> Result<Arc<dyn Resident>> {
@@ -67,7 +118,8 @@ impl Device for CudaDevice {
         let vectors = weights.vectors.iter().map(|values| upload_vector(machine, values));
         let vectors = vectors.collect::<Result<Vec<_>>>()?;
         let machine = Arc::clone(machine);
-        Ok(Arc::new(CudaWeights { linears, vectors, machine, graphs: self.graphs, poison: self.poison }))
+        let (settings, warned) = (self.settings, Arc::clone(&self.warned));
+        Ok(Arc::new(CudaWeights { linears, vectors, machine, settings, warned }))
     }
 }
 
@@ -76,14 +128,22 @@ pub(super) struct CudaWeights {
     pub(super) linears: Vec<DeviceLinear>,
     pub(super) vectors: Vec<DeviceMemory>,
     pub(super) machine: Arc<dyn Machine>,
-    pub(super) graphs: bool,
-    pub(super) poison: bool,
+    pub(super) settings: Settings,
+    pub(super) warned: Arc<AtomicBool>,
 }
 
 impl Resident for CudaWeights {
     fn bytes(&self) -> usize {
         let linears: usize = self.linears.iter().map(DeviceLinear::bytes).sum();
         linears + self.vectors.iter().map(DeviceMemory::bytes).sum::<usize>()
+    }
+
+    fn available(&self) -> Option<usize> {
+        self.machine.memory().ok().map(|(free, _)| free)
+    }
+
+    fn plan_bytes(&self, plan: &Plan) -> Result<usize> {
+        Ok(Layout::new(self, plan)?.bytes)
     }
 
     fn prepare(self: Arc<Self>, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {

@@ -174,6 +174,11 @@ impl Machine for Gpu {
         self.multiprocessors
     }
 
+    fn memory(&self) -> Result<(usize, usize)> {
+        self.bind()?;
+        result::mem_get_info().map_err(|error| failure("asking for free memory", error))
+    }
+
     fn allocate(&self, bytes: usize, what: &'static str) -> Result<u64> {
         self.bind()?;
         // SAFETY: an allocation asks nothing.

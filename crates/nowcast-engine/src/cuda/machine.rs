@@ -33,6 +33,9 @@ pub(super) trait Machine: Send + Sync {
     /// Blocks that run at the same time where each fills a multiprocessor.
     fn multiprocessors(&self) -> usize;
 
+    /// Free and total bytes of device memory, whoever uses the rest.
+    fn memory(&self) -> Result<(usize, usize)>;
+
     /// Reserves device memory, aligned to 256 bytes; contents are arbitrary.
     fn allocate(&self, bytes: usize, what: &'static str) -> Result<u64>;
 

@@ -42,38 +42,6 @@ pub(super) fn fit<S: PlanShape>(
     }
 }
 
-/// Bytes that can still be had, where the system tells: of the machine, and of the container or job we run in.
-pub(super) fn available() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let machine = number_after(&text, "MemAvailable:")?.checked_mul(1024)?;
-    Some(machine.min(control_groups().unwrap_or(usize::MAX)))
-}
-
-/// What the memory limits of the process's control groups (version 2) leave: the least of its own and those above it.
-fn control_groups() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let group = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let rest = |group: &Path| {
-        let read = |name: &str| std::fs::read_to_string(Path::new("/sys/fs/cgroup").join(group).join(name)).ok();
-        rest_of_group(&read("memory.max")?, &read("memory.current")?, &read("memory.stat")?)
-    };
-    Path::new(group).ancestors().filter_map(rest).min()
-}
-
-/// Pages of files that nobody has used lately count as taken, yet are given back on demand.
-fn rest_of_group(most: &str, taken: &str, statistics: &str) -> Option<usize> {
-    let most: usize = most.trim().parse().ok()?;
-    let taken: usize = taken.trim().parse().ok()?;
-    let files = number_after(statistics, "inactive_file").unwrap_or(0);
-    Some(most.saturating_sub(taken.saturating_sub(files)))
-}
-
-/// The number behind a name at the start of a line.
-fn number_after(text: &str, name: &str) -> Option<usize> {
-    let line = text.lines().find(|line| line.split_whitespace().next() == Some(name))?;
-    line.split_whitespace().nth(1)?.parse().ok()
-}
-
 /// Refuses a plan that the machine cannot hold, before the system ends the process for it.
 pub(super) fn check_plan(bytes: usize) -> Result<()> {
     match available() {
@@ -153,14 +121,6 @@ mod tests {
     fn what_cannot_fit_is_one_clear_error() {
         let error = fit(shape(4, 16), Some(100), bytes).unwrap_err().to_string();
         assert!(error.contains("1001 bytes") && error.contains("100 bytes") && !error.contains('\n'), "{error}");
-    }
-
-    #[test]
-    fn a_control_group_leaves_what_it_has_not_given_away() {
-        let statistics = "anon 300\nfile 250\ninactive_file 200\n";
-        assert_eq!(rest_of_group("1000\n", "600\n", statistics), Some(600));
-        assert_eq!(rest_of_group("1000\n", "1500\n", statistics), Some(0));
-        assert_eq!(rest_of_group("max\n", "600\n", statistics), None);
     }
 
     #[test]

@@ -1,0 +1,62 @@
+//! The memory of a plan on the device: one block, its size known before it is reserved.
+
+use super::device::CudaWeights;
+use crate::error::{Error, Result};
+use crate::extent::{Live, Rows};
+use crate::operation::Operation;
+use crate::plan::{Plan, Section};
+use crate::rotary::Rotary;
+
+/// Distance between the parts.
+const ALIGNMENT: usize = 256;
+
+/// Offsets in the block: the plan's tensors, the live extents, scratch and constants.
+pub(super) struct Layout {
+    /// The structure that varies from run to run.
+    pub(super) live: usize,
+    /// One f64 for each row of the longest product.
+    pub(super) row_scale: usize,
+    /// [`Layout::contents`].
+    pub(super) constants: usize,
+    /// The whole block.
+    pub(super) bytes: usize,
+    /// Whose constants follow each other.
+    pub(super) rotaries: Vec<Rotary>,
+}
+
+impl Layout {
+    pub(super) fn new(_weights: &CudaWeights, plan: &Plan) -> Result<Self> {
+        let mut rotaries: Vec<Rotary> = Vec::new();
+        let mut scale_rows = 0;
+        let sections = [Section::Prefill, Section::Decode];
+        for operation in sections.iter().flat_map(|&section| plan.operations(section)) {
+            match operation {
+                Operation::RotaryTable(op) if !rotaries.contains(&op.rotary) => rotaries.push(op.rotary),
+                Operation::Linear(op) => scale_rows = scale_rows.max(count(op.input.rows, plan.capacity())?),
+                _ => {}
+            }
+        }
+        let mut end = 0usize;
+        let mut part = |bytes: usize| -> Result<usize> {
+            let start = end;
+            let bytes = bytes.checked_next_multiple_of(ALIGNMENT).ok_or(Error::Overflow)?;
+            end = end.checked_add(bytes).ok_or(Error::Overflow)?;
+            Ok(start)
+        };
+        part(plan.bytes())?;
+        let live = part(ALIGNMENT)?;
+        let row_scale = part(scale_rows.checked_mul(size_of::<f64>()).ok_or(Error::Overflow)?)?;
+        let constants = part(rotaries.iter().flat_map(Rotary::constants).count() * size_of::<f64>())?;
+        Ok(Self { live, row_scale, constants, bytes: end, rotaries })
+    }
+
+    /// The constants.
+    pub(super) fn contents(&self) -> Vec<u8> {
+        self.rotaries.iter().flat_map(Rotary::constants).flat_map(f64::to_ne_bytes).collect()
+    }
+}
+
+/// Live rows at full capacity; kernels count in 32 bits.
+pub(super) fn count(rows: Rows, capacity: Live) -> Result<usize> {
+    rows.checked_count(capacity).filter(|&count| i32::try_from(count).is_ok()).ok_or(Error::Overflow)
+}
