@@ -20,7 +20,9 @@ pub trait Device: Send + Sync {
     }
 
     /// Bytes that can still be reserved on it, where that is known: other processes' use is respected.
-    fn available(&self) -> Option<usize>;
+    fn available(&self) -> Option<usize> {
+        None
+    }
 
     /// Takes a model's weights into the layout its kernels read.
     ///
@@ -35,7 +37,9 @@ pub trait Resident: Send + Sync {
     fn bytes(&self) -> usize;
 
     /// Bytes that can still be reserved beside them, as [`Device::available`].
-    fn available(&self) -> Option<usize>;
+    fn available(&self) -> Option<usize> {
+        None
+    }
 
     /// Bytes of device memory that [`Resident::prepare`] reserves for a plan.
     ///

@@ -1,7 +1,6 @@
 //! How much memory a forecast may take, and how it is cut to fit.
 
-use std::path::Path;
-
+use nowcast_engine::cpu::available;
 use nowcast_engine::extent::Live;
 
 use super::plans::PlanShape;
@@ -22,29 +21,41 @@ pub(super) fn fit<S: PlanShape>(
     let budget = limit.unwrap_or(COMFORTABLE_PLAN);
     loop {
         let needed = bytes(shape)?;
-        let rows_per_sample = shape.rows_per_sample();
-        let capacity = shape.capacity();
-        let Live { batch, samples, .. } = *capacity;
-        if needed <= budget || (limit.is_none() && batch == 1 && samples == 1) {
+        if needed <= budget {
             return Ok(shape);
         }
-        if samples > 1 && (batch == 1 || batch * samples * rows_per_sample > EFFICIENT_ROWS) {
-            capacity.samples = samples.div_ceil(2);
-        } else if batch > 1 {
-            capacity.batch = batch.div_ceil(2);
-        } else {
-            return Err(Error::Memory(format!(
-                "one series with one sample needs {} beside weights and paths where {} are left: raise the memory limit or shorten context and horizon",
-                in_words(needed),
-                in_words(budget)
-            )));
+        match smaller(shape) {
+            Some(smaller) => shape = smaller,
+            None if limit.is_none() => return Ok(shape),
+            None => {
+                return Err(Error::Memory(format!(
+                    "one series with one sample needs {} beside weights and paths where {} are left: raise the memory limit or shorten context and horizon",
+                    in_words(needed),
+                    in_words(budget)
+                )));
+            }
         }
     }
 }
 
-/// Refuses a plan that the machine cannot hold, before the system ends the process for it.
-pub(super) fn check_plan(bytes: usize) -> Result<()> {
-    match available() {
+/// The next smaller chunk; the digits stay. `None` where there is one sample of one series.
+pub(super) fn smaller<S: PlanShape>(mut shape: S) -> Option<S> {
+    let rows_per_sample = shape.rows_per_sample();
+    let capacity = shape.capacity();
+    let Live { batch, samples, .. } = *capacity;
+    if samples > 1 && (batch == 1 || batch * samples * rows_per_sample > EFFICIENT_ROWS) {
+        capacity.samples = samples.div_ceil(2);
+    } else if batch > 1 {
+        capacity.batch = batch.div_ceil(2);
+    } else {
+        return None;
+    }
+    Some(shape)
+}
+
+/// Refuses a plan that its device cannot hold, before the system ends the process for it.
+pub(super) fn check_plan(bytes: usize, available: Option<usize>) -> Result<()> {
+    match available {
         Some(most) if bytes > most => Err(Error::Memory(format!(
             "the plan needs {} where {} can be had: shorten context and horizon, or choose fewer columns",
             in_words(bytes),
@@ -125,8 +136,8 @@ mod tests {
 
     #[test]
     fn plans_beyond_the_machine_are_refused() {
-        assert!(check_plan(1).is_ok());
-        assert!(available().is_none() || check_plan(usize::MAX).is_err());
+        assert!(check_plan(1, Some(1)).is_ok() && check_plan(usize::MAX, None).is_ok());
+        assert!(check_plan(2, Some(1)).is_err());
     }
 
     #[test]
