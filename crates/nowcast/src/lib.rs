@@ -31,12 +31,14 @@
 //! | [`device`] | where it runs |
 //! | [`toto`], [`kronos`] | the models, each written once |
 //! | [`family`] | which of them a checkpoint is |
+//! | [`doctor`] | whether this machine computes what it should |
 //! | [`golden`] | parity with the public references |
 
 pub mod candles;
 pub mod checkpoint;
 pub mod data;
 pub mod device;
+pub mod doctor;
 pub mod error;
 pub mod family;
 pub mod forecast;

@@ -9,15 +9,28 @@ pub fn available() -> Option<usize> {
     Some(machine.min(control_groups().unwrap_or(usize::MAX)))
 }
 
+/// The memory limit of the process's control groups (version 2), where there is one: the least of its own and those
+/// above it.
+pub fn control_group_limit() -> Option<usize> {
+    each_group(|group| read(group, "memory.max")?.trim().parse().ok())
+}
+
 /// What the memory limits of the process's control groups (version 2) leave: the least of its own and those above it.
 fn control_groups() -> Option<usize> {
+    each_group(|group| {
+        rest_of_group(&read(group, "memory.max")?, &read(group, "memory.current")?, &read(group, "memory.stat")?)
+    })
+}
+
+/// The least of what the process's group and those above it say.
+fn each_group(of: impl Fn(&Path) -> Option<usize>) -> Option<usize> {
     let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let group = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let rest = |group: &Path| {
-        let read = |name: &str| std::fs::read_to_string(Path::new("/sys/fs/cgroup").join(group).join(name)).ok();
-        rest_of_group(&read("memory.max")?, &read("memory.current")?, &read("memory.stat")?)
-    };
-    Path::new(group).ancestors().filter_map(rest).min()
+    Path::new(group).ancestors().filter_map(of).min()
+}
+
+fn read(group: &Path, name: &str) -> Option<String> {
+    std::fs::read_to_string(Path::new("/sys/fs/cgroup").join(group).join(name)).ok()
 }
 
 /// Pages of files that nobody has used lately count as taken, yet are given back on demand.

@@ -22,6 +22,6 @@ mod tile;
 mod tokens;
 pub(crate) mod vector;
 
-pub use available::available;
+pub use available::{available, control_group_limit};
 pub use device::CpuDevice;
 pub use rotate::MOST_HEAD_DIM;

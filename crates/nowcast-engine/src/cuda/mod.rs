@@ -15,6 +15,7 @@
 //! | `record` | from operations to launches |
 //! | `layout` | the memory of a plan |
 //! | `executable`, `staging` | runs, graphs, and the host's side of them |
+//! | [`probe`] | what is there, and where it was looked for |
 //! | `emulator`, `faults` | the same kernels compiled for this processor, and what can go wrong, for tests |
 
 mod argument;
@@ -30,6 +31,7 @@ mod kernel;
 mod layout;
 mod machine;
 mod nvrtc;
+pub mod probe;
 mod record;
 mod staging;
 mod weights;
