@@ -1,12 +1,15 @@
 //! From the model flags to a forecaster.
 
+use std::sync::Arc;
+
 use nowcast::checkpoint::{HubOptions, ModelSource};
+use nowcast::device::Device;
 use nowcast::family::{self, Located};
 use nowcast::kronos::{self, KronosSource};
 use nowcast::{CandleForecaster, Error, Forecaster, Result, toto};
 
 use crate::arguments::{Given, ModeName, RunArguments};
-use crate::device;
+use crate::device::{self, Care};
 use crate::progress::Progress;
 
 /// Finds the model's files, and downloads them where they are not there yet.
@@ -21,9 +24,13 @@ pub(crate) fn locate(model: &str, run: &RunArguments) -> Result<Located> {
     })
 }
 
+fn open(run: &RunArguments) -> Result<(Arc<dyn Device>, ModeName)> {
+    device::open(&run.device, run.threads, run.mode, Care { poison: false, sync: run.sync })
+}
+
 /// Loads a Toto model.
 pub(crate) fn load_series(source: &ModelSource, run: &RunArguments) -> Result<(Forecaster, ModeName)> {
-    let (device, mode) = device::open(&run.device, run.threads, run.mode, false)?;
+    let (device, mode) = open(run)?;
     let (eager, variate_labels, dtype) = (mode == ModeName::Eager, run.variate_labels, run.dtype.into());
     let options = toto::LoadOptions { eager, variate_labels, dtype };
     Ok((Forecaster::load_with(source, device, options)?, mode))
@@ -31,7 +38,7 @@ pub(crate) fn load_series(source: &ModelSource, run: &RunArguments) -> Result<(F
 
 /// Loads a Kronos model.
 pub(crate) fn load_candles(source: &KronosSource, run: &RunArguments) -> Result<(CandleForecaster, ModeName)> {
-    let (device, mode) = device::open(&run.device, run.threads, run.mode, false)?;
+    let (device, mode) = open(run)?;
     let options = kronos::LoadOptions { eager: mode == ModeName::Eager, dtype: run.dtype.into() };
     Ok((CandleForecaster::load_with(source, device, options)?, mode))
 }

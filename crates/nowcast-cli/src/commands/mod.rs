@@ -2,6 +2,7 @@
 
 mod bench;
 mod config;
+mod doctor;
 mod forecast;
 mod inspect;
 mod verify;
@@ -21,6 +22,7 @@ pub(crate) fn run(program: Program) -> Result<ExitCode> {
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Bench(arguments) => bench::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Config(arguments) => config::run(&arguments, &program.places).map(|()| ExitCode::SUCCESS),
         Command::Completions(arguments) => {
             let mut script = Vec::new();

@@ -8,7 +8,7 @@ use nowcast::{ModelFamily, Result};
 
 use super::{print, print_json};
 use crate::arguments::{FamilyName, ModeName, VerifyArguments};
-use crate::device;
+use crate::device::{self, Care};
 use crate::progress::Progress;
 
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<ExitCode> {
@@ -18,7 +18,8 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<ExitCode> {
     });
     let eager = arguments.mode == ModeName::Eager;
     // Memory is poisoned, so that reading what nobody wrote shows.
-    let (device, _) = device::open(&arguments.device, None, Some(arguments.mode), true)?;
+    let (device, _) =
+        device::open(&arguments.device, None, Some(arguments.mode), Care { poison: true, sync: arguments.sync })?;
     let mut progress = Progress::new("verifying");
     let report = golden::verify_on(device, &arguments.goldens, family, eager, &mut |done, total| {
         progress.update(done, total);
