@@ -476,12 +476,13 @@ impl Operation {
         }
     }
 
-    /// Calls `visit` for every tensor the operation writes, wholly or in part.
+    /// Calls `visit` for every tensor the operation writes, wholly or in part, but for the statistics of scalers: those
+    /// of nothing yet hold an infinity.
     pub(crate) fn each_written(&self, visit: &mut dyn FnMut(Tensor)) {
         let mut all = |tensors: &[Tensor]| tensors.iter().copied().for_each(&mut *visit);
         match self {
-            Self::ScaleContext(op) => all(&[op.scaled, op.location, op.scale, op.state]),
-            Self::ScaleStep(op) => all(&[op.state, op.scaled, op.location, op.scale]),
+            Self::ScaleContext(op) => all(&[op.scaled, op.location, op.scale]),
+            Self::ScaleStep(op) => all(&[op.scaled, op.location, op.scale]),
             Self::PrependLabel(op) => all(&[op.output]),
             Self::Linear(op) => all(&[op.output]),
             Self::Norm(op) => all(&[op.output]),

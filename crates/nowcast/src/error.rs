@@ -46,17 +46,16 @@ fn reason(error: &io::Error) -> String {
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-impl From<nowcast_engine::Error> for Error {
-    fn from(error: nowcast_engine::Error) -> Self {
+impl Error {
+    /// What a device answers: for want of memory, or another failure.
+    pub(crate) fn of_device(error: nowcast_engine::Error) -> Self {
         let text = error.to_string();
         match error {
             nowcast_engine::Error::Memory { .. } | nowcast_engine::Error::Overflow => Error::Memory(text),
             _ => Error::Device(text),
         }
     }
-}
 
-impl Error {
     /// An I/O error together with the file it befell.
     pub fn file(path: impl Into<PathBuf>, source: io::Error) -> Self {
         Error::File { path: path.into(), source }

@@ -19,6 +19,9 @@ use crate::arguments::DoctorArguments;
 use crate::device::{self, Care};
 use crate::progress::Progress;
 
+/// Of the files that a library was looked for under, people see this many.
+const NAMES_SHOWN: usize = 4;
+
 /// Everything that is told.
 #[derive(Serialize)]
 struct Report {
@@ -159,8 +162,11 @@ fn library(library: &Library) -> String {
         (Some(path), Some(version)) => format!("{}, CUDA {version}", path.display()),
         (Some(path), None) => path.display().to_string(),
         (None, _) => {
-            let names: Vec<String> = library.looked_for.iter().map(|path| path.display().to_string()).collect();
-            format!("none; looked for {}", names.join(", "))
+            let mut names: Vec<String> = library.looked_for.iter().map(|path| path.display().to_string()).collect();
+            let more = names.len().saturating_sub(NAMES_SHOWN);
+            names.truncate(NAMES_SHOWN);
+            let more = if more > 0 { format!(" and {more} more names (--json lists them)") } else { String::new() };
+            format!("none; looked for {}{more}", names.join(", "))
         }
     }
 }

@@ -4,6 +4,7 @@ mod answer;
 mod candles;
 mod commands;
 mod configuration;
+mod doctor;
 mod forecasts;
 mod formats;
 #[path = "../program/mod.rs"]

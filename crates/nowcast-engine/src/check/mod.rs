@@ -121,9 +121,10 @@ mod tests {
 
     #[test]
     fn every_operation_is_checked_and_agrees_with_itself() {
-        let (one, three) = (CpuDevice::new(Some(1)), CpuDevice::new(Some(3)).with_poisoned_memory());
-        for check in operations() {
-            check.compare(&three, &one).unwrap();
+        let one = CpuDevice::new(Some(1));
+        for checked in [false, true] {
+            let three = CpuDevice::new(Some(3)).with_poisoned_memory().with_checked_operations(checked);
+            operations().iter().for_each(|check| check.compare(&three, &one).unwrap());
         }
     }
 }

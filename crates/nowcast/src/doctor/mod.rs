@@ -15,8 +15,8 @@ use nowcast_engine::cpu::CpuDevice;
 use nowcast_engine::device::Device;
 use serde::Serialize;
 
-use crate::Result;
 use crate::family::Located;
+use crate::{Error, Result};
 use models::{Alone, Loaded, together};
 
 /// What is examined.
@@ -94,16 +94,21 @@ pub fn examine(patient: &Patient<'_>, progress: &mut dyn FnMut(usize, usize)) ->
     // One thread and no neighbours: the plainest way this program has to compute anything.
     let reference = CpuDevice::new(Some(1));
     for operation in operations {
-        let outcome = operation.compare(device.as_ref(), &reference).map_err(Into::into);
+        let outcome = operation.compare(device.as_ref(), &reference).map_err(Error::of_device);
         diagnosis.push(Check::of(operation.name, &outcome));
         progress(diagnosis.checks.len(), total);
     }
     let mut healthy: Vec<Alone<'_>> = Vec::new();
     for (name, source) in patient.models {
-        let mut outcome = Alone::examine(name, source, &device);
-        if !patient.sync {
-            outcome = outcome.map_err(|error| culprit(patient, source, error));
-        }
+        let outcome = Alone::examine(name, source, &device);
+        // NaN may be lost on the way to the answer, so that it is looked for where it is made.
+        let looked = if patient.sync { Ok(()) } else { look(patient, source) };
+        let outcome = match (outcome, looked) {
+            (outcome, Ok(())) => outcome,
+            (Ok(_), Err(found)) => Err(found),
+            (Err(error), Err(found)) if error.to_string() == found.to_string() => Err(error),
+            (Err(error), Err(found)) => Err(Error::Device(format!("{error}; the first operation that fails: {found}"))),
+        };
         diagnosis.push(Check::of(format!("{name} alone"), &outcome));
         healthy.extend(outcome.ok());
         progress(diagnosis.checks.len(), total);
@@ -117,13 +122,8 @@ pub fn examine(patient: &Patient<'_>, progress: &mut dyn FnMut(usize, usize)) ->
     diagnosis
 }
 
-/// An error with the operation behind it, where looking at every operation finds one.
-fn culprit(patient: &Patient<'_>, source: &Located, error: crate::Error) -> crate::Error {
-    let looking = (patient.open)(true).and_then(|device| Loaded::load(source, device, false));
-    match looking.and_then(|mut model| model.certain()) {
-        Err(found) if found.to_string() != error.to_string() => {
-            crate::Error::Device(format!("{error}; the first operation that fails: {found}"))
-        }
-        _ => error,
-    }
+/// Runs a model on the device that looks at what every operation makes.
+fn look(patient: &Patient<'_>, source: &Located) -> Result<()> {
+    let device = (patient.open)(true)?;
+    Loaded::load(source, device, false)?.certain().map(drop)
 }

@@ -138,7 +138,7 @@ fn market() -> Result<Candles> {
 /// Every digit of the paths.
 fn digits(forecasts: &[Forecast]) -> Vec<u32> {
     let variates = forecasts.iter().flat_map(Forecast::variates);
-    variates.filter_map(|variate| variate.paths()).flatten().map(|value| value.to_bits()).collect()
+    variates.filter_map(|variate| variate.paths()).flatten().flatten().map(|value| value.to_bits()).collect()
 }
 
 /// A model that does its work alone.

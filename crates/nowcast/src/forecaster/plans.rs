@@ -9,7 +9,7 @@ use nowcast_engine::extent::Live;
 use nowcast_engine::plan::{Plan, Section};
 
 use super::{Counters, memory};
-use crate::Result;
+use crate::{Error, Result};
 
 /// A model that writes plans.
 pub(crate) trait Planned {
@@ -52,13 +52,13 @@ impl<M: Planned> Ready<M> {
     /// Reserves the memory of a plan.
     pub(crate) fn of_tensors(model: &M, tensors: M::Tensors) -> Result<Self> {
         let plan = Arc::clone(M::of(&tensors));
-        let executable = Arc::clone(model.resident()).prepare(plan)?;
+        let executable = Arc::clone(model.resident()).prepare(plan).map_err(Error::of_device)?;
         Ok(Self { tensors, executable })
     }
 
     /// Runs one section.
     pub(crate) fn run(&mut self, section: Section, launch: &Launch) -> Result<()> {
-        Ok(self.executable.run(section, launch)?)
+        self.executable.run(section, launch).map_err(Error::of_device)
     }
 }
 
@@ -130,7 +130,7 @@ impl<M: Planned> PlanCache<M> {
         }
         let tensors = model.plan(shape)?;
         counters.plans_built += 1;
-        let bytes = model.resident().plan_bytes(M::of(&tensors))?;
+        let bytes = model.resident().plan_bytes(M::of(&tensors)).map_err(Error::of_device)?;
         self.sizes.insert(shape, bytes);
         self.written = Some((shape, tensors));
         Ok(bytes)

@@ -98,7 +98,7 @@ impl Kronos {
         let predictor_weights = PredictorWeights::new(&predictor.config, predictor.checkpoint, options, &mut list)?;
         let tokenizer_weights =
             TokenizerWeights::new(&tokenizer.config, tokenizer.checkpoint, options.eager, &mut list)?;
-        let resident = device.load(list)?;
+        let resident = device.load(list).map_err(Error::of_device)?;
         Ok(Self {
             tokenizer_config: tokenizer.config,
             predictor_config: predictor.config,

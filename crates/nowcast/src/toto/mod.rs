@@ -20,10 +20,10 @@ use nowcast_engine::extent::Live;
 use nowcast_engine::plan::Plan;
 use nowcast_engine::weights::WeightList;
 
-use crate::Result;
 use crate::checkpoint::Checkpoint;
 use crate::forecaster::plans::{PlanShape, Planned};
 use crate::weights::check_dtype;
+use crate::{Error, Result};
 use config::TotoConfig;
 use weights::TotoWeights;
 
@@ -60,7 +60,7 @@ impl Toto {
         check_dtype(device, options.dtype, options.eager)?;
         let mut list = WeightList::default();
         let weights = TotoWeights::new(&config, checkpoint, options, &mut list)?;
-        let resident = device.load(list)?;
+        let resident = device.load(list).map_err(Error::of_device)?;
         Ok(Self { config, options, weights, resident })
     }
 

@@ -141,7 +141,7 @@ impl CandleForecaster {
         let results = Self::path_bytes(1, options).unwrap_or(usize::MAX);
         let work = self.keeper.at_work()?;
         let model = work.model();
-        let bytes = |shape| Ok(model.resident().plan_bytes(&model.plan(shape)?.plan)?);
+        let bytes = |shape| model.resident().plan_bytes(&model.plan(shape)?.plan).map_err(Error::of_device);
         let limit = work.plan_limit(results, options.memory_limit)?;
         bytes(memory::fit(Self::shape(context.max(1), 1, window, options), limit, bytes)?)
     }

@@ -121,7 +121,7 @@ impl Forecaster {
         let results = self.path_bytes(variates, options).unwrap_or(usize::MAX);
         let work = self.keeper.at_work()?;
         let model = work.model();
-        let bytes = |shape| Ok(model.resident().plan_bytes(&model.plan(shape)?.plan)?);
+        let bytes = |shape| model.resident().plan_bytes(&model.plan(shape)?.plan).map_err(Error::of_device);
         let limit = work.plan_limit(results, options.memory_limit)?;
         bytes(memory::fit(self.shape(group, 1, options), limit, bytes)?)
     }
