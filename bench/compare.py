@@ -1,26 +1,21 @@
 """nowcast beside the public PyTorch package, interleaved in one run on one machine.
 
 Usage: python3 bench/compare.py --checkpoint FOLDER --csv FILE --column NAME [--nowcast PROGRAM] [--rounds N]
-           [--context 512] [--horizon 8] [--samples 256] [--out bench/results/NAME.json]
+           [--context 512] [--horizon 8] [--samples 256] [--out FILE.json]
 
-Every round times, one after the other: a whole `nowcast forecast` process; five forecasts inside a `nowcast bench`
-process; one `toto-ts` forecast as published; one forward pass of PyTorch with the same savings. Medians over the
-rounds are quoted, and the raw rows are kept.
+Every round times, one after the other: for each dtype that the program has here, a whole `nowcast forecast` process and
+forecasts inside a `nowcast bench` process; one `toto-ts` forecast as published; one forward pass of PyTorch with the same
+savings in f32 and in bf16 (best of five, and without sampling). Medians over the rounds are quoted, and the raw rows are
+kept in bench/results/. The limit is what `nowcast bench --roofline` measures at the start of the run.
 """
 
 import argparse
-import datetime
 import json
-import platform
 import statistics
-import subprocess
 import sys
-import time
-from pathlib import Path
 
-import torch
-
-import reference
+import reference_toto as reference
+import side_by_side
 
 
 def arguments():
@@ -30,6 +25,7 @@ def arguments():
     parser.add_argument("--column", required=True)
     parser.add_argument("--nowcast", default="target/release/nowcast")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--context", type=int, default=512)
     parser.add_argument("--horizon", type=int, default=8)
     parser.add_argument("--samples", type=int, default=256)
@@ -37,78 +33,58 @@ def arguments():
     return parser.parse_args()
 
 
-def processor():
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()
-
-
-def run(command):
-    started = time.perf_counter()
-    finished = subprocess.run(command, capture_output=True, text=True)
-    elapsed = 1e3 * (time.perf_counter() - started)
-    if finished.returncode != 0:
-        sys.exit(f"{' '.join(command)}: {finished.stderr.strip()}")
-    return elapsed, finished.stdout
-
-
 def main():
     options = arguments()
     shape = ["--context", str(options.context), "--horizon", str(options.horizon), "--samples", str(options.samples)]
-    whole = [options.nowcast, "forecast", options.csv, "--columns", options.column, "--model", options.checkpoint]
-    whole += [*shape, "--output", "json"]
-    inside = [options.nowcast, "bench", "--model", options.checkpoint, *shape, "--runs", "5", "--json"]
+    model = ["--model", options.checkpoint, "--device", "cpu", *shape]
+    whole = [options.nowcast, "forecast", options.csv, "--columns", options.column, *model, "--output", "json"]
+    inside = [options.nowcast, "bench", *model, "--runs", str(options.runs), "--json"]
+    dtypes = side_by_side.dtypes(options.nowcast, options.checkpoint)
+    limits = {dtype: side_by_side.answer([*inside, "--roofline", "--dtype", dtype]) for dtype in dtypes}
 
-    model = reference.load(options.checkpoint)
-    published, savings = reference.Published(model), reference.WithSavings(model)
+    loaded = reference.load(options.checkpoint)
+    published, savings = reference.Published(loaded), reference.WithSavings(loaded)
     values = reference.Context(options.csv, options.column, options.context)
-    published.forecast(values, options.horizon, options.samples)
-    savings.forward(values)
+    forecast = lambda: published.forecast(values, options.horizon, options.samples)
+    best = lambda bfloat16: min(
+        reference.milliseconds(lambda: savings.forward(values, bfloat16))[0] for _ in range(5)
+    )
+    forecast(), best(False), best(True)
 
     rows = []
     for index in range(options.rounds):
-        process_ms, _ = run(whole)
-        report = json.loads(run(inside)[1])
-        published_ms, _ = reference.milliseconds(
-            lambda: published.forecast(values, options.horizon, options.samples)
-        )
-        savings_ms = min(reference.milliseconds(lambda: savings.forward(values))[0] for _ in range(5))
-        row = {
-            "round": index,
-            "nowcast_process_ms": process_ms,
-            "nowcast_ms": report["median_ms"],
-            "nowcast_runs_ms": report["runs_ms"],
-            "toto_ts_ms": published_ms,
-            "torch_with_savings_best_of_5_ms": savings_ms,
-        }
+        row = {"round": index}
+        for dtype in dtypes:
+            row[f"nowcast_process_{dtype}_ms"] = side_by_side.run([*whole, "--dtype", dtype])[0]
+            report = side_by_side.answer([*inside, "--dtype", dtype])
+            row[f"nowcast_{dtype}_ms"] = report["median_ms"]
+            row[f"nowcast_{dtype}_p99_ms"] = report["p99_ms"]
+            row[f"nowcast_{dtype}_sigma_ms"] = report["sigma_ms"]
+            row[f"nowcast_{dtype}_load_ms"] = report["load_ms"]
+            row[f"nowcast_{dtype}_peak_bytes"] = report["peak_bytes"]
+        row["toto_ts_ms"] = reference.milliseconds(forecast)[0]
+        row["torch_with_savings_f32_best_of_5_ms"] = best(False)
+        row["torch_with_savings_bf16_best_of_5_ms"] = best(True)
         rows.append(row)
         print(json.dumps(row), file=sys.stderr, flush=True)
 
-    median = {
-        name: statistics.median(row[name] for row in rows)
-        for name in ("nowcast_process_ms", "nowcast_ms", "toto_ts_ms", "torch_with_savings_best_of_5_ms")
-    }
-    result = {
-        "date": datetime.date.today().isoformat(),
-        "command": " ".join(sys.argv),
-        "processor": processor(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "workload": vars(options),
-        "median": median,
-        "ratio_toto_ts": statistics.median(row["toto_ts_ms"] / row["nowcast_ms"] for row in rows),
-        "ratio_torch_with_savings": statistics.median(
-            row["torch_with_savings_best_of_5_ms"] / row["nowcast_ms"] for row in rows
-        ),
-        "rows": rows,
-    }
-    text = json.dumps(result, indent=1) + "\n"
-    if options.out:
-        Path(options.out).write_text(text)
-    print(text)
+    def ratio(over, under):
+        return statistics.median(row[over] / row[under] for row in rows)
+
+    side_by_side.write(
+        "toto-cpu",
+        options.out,
+        side_by_side.versions(options.nowcast, "torch", "toto-ts"),
+        workload={"context": options.context, "horizon": options.horizon, "samples": options.samples},
+        median=side_by_side.medians(rows, [name for name in rows[0] if name != "round"]),
+        faster_than_toto_ts={dtype: ratio("toto_ts_ms", f"nowcast_{dtype}_ms") for dtype in dtypes},
+        faster_than_torch_with_savings={
+            dtype: ratio(f"torch_with_savings_{'f32' if dtype == 'f32' else 'bf16'}_best_of_5_ms", f"nowcast_{dtype}_ms")
+            for dtype in dtypes
+        },
+        rows=rows,
+        rooflines=limits,
+    )
 
 
 if __name__ == "__main__":

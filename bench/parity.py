@@ -15,7 +15,7 @@ import sys
 import numpy
 import torch
 
-import reference
+import reference_toto as reference
 
 LEVELS = [0.1, 0.25, 0.5, 0.75, 0.9]
 

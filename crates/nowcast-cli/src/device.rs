@@ -56,6 +56,15 @@ pub(crate) fn open(
     Ok((Arc::new(device), mode.unwrap_or(ModeName::Default)))
 }
 
+/// Whether a device of this name is the CPU, on this machine.
+pub(crate) fn is_cpu(name: &str) -> Result<bool> {
+    Ok(match choice(name)? {
+        Choice::Cpu => true,
+        Choice::Cuda(_) => false,
+        Choice::Auto => CudaDevice::count() == 0,
+    })
+}
+
 /// Refuses what no machine can mean, before anything is downloaded.
 pub(crate) fn check(name: &str, threads: Option<usize>) -> Result<()> {
     if let Some(threads) = threads.filter(|&threads| threads == 0 || threads > MOST_THREADS) {

@@ -31,16 +31,36 @@ fn open(run: &RunArguments) -> Result<(Arc<dyn Device>, ModeName)> {
 /// Loads a Toto model.
 pub(crate) fn load_series(source: &ModelSource, run: &RunArguments) -> Result<(Forecaster, ModeName)> {
     let (device, mode) = open(run)?;
+    Ok((load_series_on(source, run, device, mode)?, mode))
+}
+
+/// Loads a Toto model onto an open device.
+pub(crate) fn load_series_on(
+    source: &ModelSource,
+    run: &RunArguments,
+    device: Arc<dyn Device>,
+    mode: ModeName,
+) -> Result<Forecaster> {
     let (eager, variate_labels, dtype) = (mode == ModeName::Eager, run.variate_labels, run.dtype.into());
     let options = toto::LoadOptions { eager, variate_labels, dtype };
-    Ok((Forecaster::load_with(source, device, options)?, mode))
+    Forecaster::load_with(source, device, options)
 }
 
 /// Loads a Kronos model.
 pub(crate) fn load_candles(source: &KronosSource, run: &RunArguments) -> Result<(CandleForecaster, ModeName)> {
     let (device, mode) = open(run)?;
+    Ok((load_candles_on(source, run, device, mode)?, mode))
+}
+
+/// Loads a Kronos model onto an open device.
+pub(crate) fn load_candles_on(
+    source: &KronosSource,
+    run: &RunArguments,
+    device: Arc<dyn Device>,
+    mode: ModeName,
+) -> Result<CandleForecaster> {
     let options = kronos::LoadOptions { eager: mode == ModeName::Eager, dtype: run.dtype.into() };
-    Ok((CandleForecaster::load_with(source, device, options)?, mode))
+    CandleForecaster::load_with(source, device, options)
 }
 
 /// Refuses flags that only Kronos knows, for a Toto model.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::cpu::pool::ThreadPool;
 use crate::dtype::Dtype;
 use crate::error::Result;
 use crate::extent::Live;
@@ -22,6 +23,11 @@ pub trait Device: Send + Sync {
     /// Bytes that can still be reserved on it, where that is known: other processes' use is respected.
     fn available(&self) -> Option<usize> {
         None
+    }
+
+    /// Threads of the host that may prepare weights for it.
+    fn host_threads(&self) -> usize {
+        ThreadPool::available_threads()
     }
 
     /// Takes a model's weights into the layout its kernels read.

@@ -15,6 +15,7 @@
 //! | [`token_sampling`] | temperature, top-k and top-p |
 //! | [`cpu`], [`cuda`] | the devices |
 //! | [`check`] | every operation of one device beside another |
+//! | [`profile`] | where the time goes |
 
 pub mod check;
 pub mod cpu;
@@ -28,6 +29,7 @@ pub mod head;
 pub mod kv_cache;
 pub mod operation;
 pub mod plan;
+pub mod profile;
 pub mod random;
 pub mod rotary;
 pub mod scaler;

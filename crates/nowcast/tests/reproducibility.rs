@@ -64,6 +64,21 @@ fn threads_change_no_digit() {
 }
 
 #[test]
+fn forecasters_at_work_at_once_change_no_digit() {
+    let expected = all_digits(&mut forecaster(1), &several(), &options());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut forecaster = forecaster(2);
+                for _ in 0..3 {
+                    assert_eq!(all_digits(&mut forecaster, &several(), &options()), expected);
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn each_series_has_the_digits_it_has_alone() {
     for decode in [Decode::Sample, Decode::Mean] {
         let mut options = options();

@@ -359,7 +359,8 @@ pub(crate) struct InspectArguments {
 #[command(after_help = "Examples:
   nowcast bench
   nowcast bench --model DIR --context 512 --horizon 8 --samples 256 --runs 50 --json
-  nowcast bench --model kronos-nano --context 400 --horizon 24 --samples 1 --temperature 0.6")]
+  nowcast bench --model kronos-nano --context 400 --horizon 24 --samples 1 --temperature 0.6
+  nowcast bench --model DIR --roofline")]
 pub(crate) struct BenchArguments {
     #[command(flatten)]
     pub(crate) model: ModelArguments,
@@ -381,6 +382,9 @@ pub(crate) struct BenchArguments {
     /// Timed forecasts after the first
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) runs: usize,
+    /// Measure what the processor can do at most, and each operation's share of it (CPU)
+    #[arg(long)]
+    pub(crate) roofline: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -9,5 +9,6 @@ mod forecasts;
 mod formats;
 #[path = "../program/mod.rs"]
 mod program;
+mod roofline;
 mod runs;
 mod watching;

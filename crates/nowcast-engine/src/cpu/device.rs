@@ -8,22 +8,26 @@ use super::executor::CpuExecutable;
 use super::linear::{GateHalf, Layout, PackedLinear};
 use super::pool::ThreadPool;
 use crate::device::{Device, Executable, Resident};
+use crate::dtype::Dtype;
 use crate::error::Result;
 use crate::plan::Plan;
-use crate::weights::{Activation, WeightList};
+use crate::profile::{Matrix, Profile};
+use crate::weights::{Activation, LinearId, WeightList};
 
 /// The processor's cores behind one thread pool.
 pub struct CpuDevice {
     pool: Arc<ThreadPool>,
     poison: bool,
     checked: bool,
+    profile: Option<Arc<Profile>>,
 }
 
 impl CpuDevice {
-    /// A device with this many threads; `None` takes every core the process may use.
+    /// A device with this many threads, shared with all others of the process that have as many; `None` takes every core
+    /// the process may use.
     pub fn new(threads: Option<usize>) -> Self {
         let threads = threads.unwrap_or_else(ThreadPool::available_threads);
-        Self { pool: Arc::new(ThreadPool::new(threads)), poison: false, checked: false }
+        Self { pool: ThreadPool::shared(threads), poison: false, checked: false, profile: None }
     }
 
     /// Fills every plan's memory with NaN before it is used, for tests.
@@ -37,6 +41,17 @@ impl CpuDevice {
     pub fn with_checked_operations(self, checked: bool) -> Self {
         Self { checked, ..self }
     }
+
+    /// Notes how long every operation takes.
+    #[must_use]
+    pub fn with_profile(self, profile: Arc<Profile>) -> Self {
+        Self { profile: Some(profile), ..self }
+    }
+
+    /// The threads it computes with.
+    pub fn pool(&self) -> &ThreadPool {
+        &self.pool
+    }
 }
 
 impl Device for CpuDevice {
@@ -46,6 +61,10 @@ impl Device for CpuDevice {
 
     fn available(&self) -> Option<usize> {
         available()
+    }
+
+    fn host_threads(&self) -> usize {
+        self.pool.threads()
     }
 
     fn load(&self, weights: WeightList<'_>) -> Result<Arc<dyn Resident>> {
@@ -66,14 +85,14 @@ impl Device for CpuDevice {
                 packed
             })
             .collect();
-        let resident = CpuWeights {
+        Ok(Arc::new(CpuWeights {
             linears,
             vectors: weights.vectors,
             pool: Arc::clone(&self.pool),
             poison: self.poison,
             checked: self.checked,
-        };
-        Ok(Arc::new(resident))
+            profile: self.profile.clone(),
+        }))
     }
 }
 
@@ -85,6 +104,16 @@ pub(super) struct CpuWeights {
     poison: bool,
     /// Whether what operations make is looked at.
     pub(super) checked: bool,
+    pub(super) profile: Option<Arc<Profile>>,
+}
+
+impl CpuWeights {
+    /// How a matrix is kept, for a profile.
+    pub(super) fn matrix(&self, id: LinearId) -> Matrix {
+        let packed = &self.linears[id.index];
+        let rows_per_output = if packed.layout() == Layout::Plain { 1 } else { 2 };
+        Matrix { bytes: packed.bytes(), rows_per_output, dtype: Dtype::F32 }
+    }
 }
 
 impl Resident for CpuWeights {

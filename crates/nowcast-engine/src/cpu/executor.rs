@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::extent::Live;
 use crate::operation::Operation;
 use crate::plan::{Element, Plan, Section, Tensor};
+use crate::profile::cost;
 use crate::watch::Watch;
 
 /// A plan and its arena.
@@ -66,7 +67,13 @@ impl Executable for CpuExecutable {
             };
             let access = self.arena.access(&self.plan, live);
             let mut context = Context { weights: &self.weights, launch, scratch: &mut self.scratch };
-            perform(operation, &access, &mut context);
+            match &self.weights.profile {
+                None => perform(operation, &access, &mut context),
+                Some(profile) => {
+                    let cost = cost(operation, live, |id| self.weights.matrix(id));
+                    profile.time(cost, || perform(operation, &access, &mut context));
+                }
+            }
             if let Some(watch) = watch {
                 let read = &mut |tensor| Ok(self.arena.copy(&self.plan, live, tensor));
                 watch.after(&self.plan, (section, place), read)?;

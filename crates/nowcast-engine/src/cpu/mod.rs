@@ -15,6 +15,7 @@ mod math;
 mod memory;
 pub mod mixture;
 pub mod pool;
+pub mod roofline;
 mod rotate;
 mod rows;
 mod scale;

@@ -5,6 +5,9 @@
 //! claims tasks like any worker and so finishes alone whatever sleeping or preempted workers did not take, which keeps
 //! an oversubscribed machine usable.
 //!
+//! Devices with as many threads share one pool: ten forecasters of a process have no more workers than one. Whoever
+//! finds the workers taken does its tasks alone, which is what a machine with more forecasters than cores needs.
+//!
 //! Which thread runs a task is left to chance; what a task computes must not depend on it.
 
 use std::any::Any;
@@ -12,7 +15,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, TryLockError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -135,15 +138,30 @@ fn spin_until(condition: impl Fn() -> bool) -> bool {
 
 /// Persistent worker threads that, together with the calling thread, run parallel regions.
 ///
-/// Regions of one pool never overlap: a second thread that opens one waits. A region opened from inside a task runs in
-/// line on that thread. A panic in a task reaches the caller once all tasks of the region have ended.
+/// The workers serve one region at a time: a second thread that opens one meanwhile runs its tasks itself, and so does a
+/// task that opens one. A panic in a task reaches the caller once all tasks of the region have ended.
 pub struct ThreadPool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
     regions: Mutex<()>,
 }
 
+/// Pools that devices share, by their number of threads.
+static POOLS: Mutex<Vec<(usize, Weak<ThreadPool>)>> = Mutex::new(Vec::new());
+
 impl ThreadPool {
+    /// The pool of `threads` threads that all who ask for as many share; it ends with the last of them.
+    pub fn shared(threads: usize) -> Arc<Self> {
+        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.retain(|(_, pool)| pool.strong_count() > 0);
+        let found = pools.iter().find(|(count, _)| *count == threads).and_then(|(_, pool)| pool.upgrade());
+        found.unwrap_or_else(|| {
+            let pool = Arc::new(Self::new(threads));
+            pools.push((threads, Arc::downgrade(&pool)));
+            pool
+        })
+    }
+
     /// A pool of `threads` threads including the caller, at least 1 and at most [`MAX_THREADS`].
     ///
     /// Where the system refuses to start a thread the pool makes do with those it has: see [`ThreadPool::threads`].
@@ -182,14 +200,20 @@ impl ThreadPool {
 
     /// Runs `body(slot, task)` for every `task` in `0..tasks` and returns when all have ended.
     ///
-    /// `slot < threads()` names the executing thread: no two tasks that run at the same time share a slot, so it may
-    /// select a part of a scratch buffer. Tasks start in ascending order.
+    /// `slot < threads()` names the executing thread: no two tasks of a region that run at the same time share a slot, so
+    /// it may select a part of a scratch buffer. Tasks start in ascending order.
     pub fn for_each_task(&self, tasks: usize, body: impl Fn(usize, usize) + Sync) {
+        let alone = || (0..tasks).for_each(|task| body(0, task));
         if tasks <= 1 || self.workers.is_empty() || INSIDE_TASK.get() {
-            return (0..tasks).for_each(|task| body(0, task));
+            return alone();
         }
+        let guard = match self.regions.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // The workers are taken. Waiting for them would cost a sleep for each of dozens of regions.
+            Err(TryLockError::WouldBlock) => return alone(),
+        };
         let region = Region { body: &body, tasks, panic: Mutex::new(None) };
-        let guard = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.region.store((&raw const region).cast_mut().cast(), Ordering::Release);
         self.shared.unfinished.0.store(tasks, Ordering::SeqCst);
         self.shared.unclaimed.0.store(tasks, Ordering::Release);
@@ -300,7 +324,47 @@ mod tests {
     }
 
     #[test]
-    fn regions_nest_and_callers_take_turns() {
+    fn who_asks_for_as_many_threads_shares_a_pool() {
+        // Numbers that no other test asks for.
+        let [first, second, other] = [5, 5, 6].map(ThreadPool::shared);
+        assert!(Arc::ptr_eq(&first, &second) && !Arc::ptr_eq(&first, &other));
+        assert_eq!((first.threads(), other.threads()), (5, 6));
+        let ended = Arc::downgrade(&first);
+        drop((first, second));
+        assert!(ended.upgrade().is_none(), "a pool ends with the last who needs it");
+        assert_eq!(ThreadPool::shared(5).threads(), 5);
+    }
+
+    #[test]
+    fn who_finds_the_workers_taken_works_alone() {
+        let pool = ThreadPool::new(2);
+        let (taken, done) = (std::sync::Barrier::new(2), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                pool.for_each_task(2, |_, task| {
+                    if task == 0 {
+                        taken.wait();
+                        let patience = Instant::now();
+                        while !done.load(Ordering::SeqCst) {
+                            assert!(patience.elapsed() < Duration::from_secs(20), "the other caller waits for us");
+                            std::thread::yield_now();
+                        }
+                    }
+                });
+            });
+            taken.wait();
+            let (caller, ran) = (std::thread::current().id(), AtomicU32::new(0));
+            pool.for_each_task(8, |slot, _| {
+                assert_eq!((slot, std::thread::current().id()), (0, caller));
+                ran.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!(ran.into_inner(), 8);
+            done.store(true, Ordering::SeqCst);
+        });
+    }
+
+    #[test]
+    fn regions_nest_and_callers_share() {
         let pool = ThreadPool::new(2);
         let sum = AtomicU32::new(0);
         std::thread::scope(|scope| {

@@ -1,6 +1,7 @@
 //! How much memory a forecast may take, and how it is cut to fit.
 
-use nowcast_engine::cpu::available;
+/// Bytes of host memory that can still be had.
+pub use nowcast_engine::cpu::available;
 use nowcast_engine::extent::Live;
 
 use super::plans::PlanShape;

@@ -95,7 +95,9 @@ impl Kronos {
         }
         check_dtype(device, options.dtype, options.eager)?;
         let mut list = WeightList::default();
-        let predictor_weights = PredictorWeights::new(&predictor.config, predictor.checkpoint, options, &mut list)?;
+        let threads = device.host_threads();
+        let predictor_weights =
+            PredictorWeights::new(&predictor.config, predictor.checkpoint, options, threads, &mut list)?;
         let tokenizer_weights =
             TokenizerWeights::new(&tokenizer.config, tokenizer.checkpoint, options.eager, &mut list)?;
         let resident = device.load(list).map_err(Error::of_device)?;

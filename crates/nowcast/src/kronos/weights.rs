@@ -8,7 +8,7 @@ use super::LoadOptions;
 use super::config::{CANDLE_FIELDS, DEPENDENCY_HEADS, PredictorConfig, TokenizerConfig, Transformer};
 use crate::Result;
 use crate::checkpoint::{Checkpoint, Manifest, TensorView};
-use crate::weights::folding::{Right, multiply};
+use crate::weights::folding::{Right, multiply_on};
 use crate::weights::{Loader, Matrix, NormLinear, Stored};
 
 /// Added to the mean square by the reference's `RMSNorm`.
@@ -158,7 +158,7 @@ impl TokenizerWeights {
         linear(&mut manifest, "head", CANDLE_FIELDS, width);
         let mut tensors = manifest.check(checkpoint)?.into_iter();
         let mut next = || tensors.next().expect("the manifest lists every tensor that is taken here");
-        let mut loader = Loader { checkpoint, list, eager, dtype: Dtype::F32 };
+        let mut loader = Loader { checkpoint, list, eager, dtype: Dtype::F32, threads: 1 };
         Ok(Self {
             embed: loader.plain(next(), next().to_f32()?),
             encoder: stack(&mut loader, &mut next, encoder_blocks, transformer)?,
@@ -189,18 +189,19 @@ fn codes(weight: &[f64], bias: &[f64], bits: [usize; 2], list: &mut WeightList<'
 }
 
 impl PredictorWeights {
-    /// Checks the checkpoint whole, then lists its weights.
+    /// Checks the checkpoint whole, then lists its weights; `threads` take products of them.
     pub(super) fn new<'a>(
         config: &PredictorConfig,
         checkpoint: &'a Checkpoint,
         options: LoadOptions,
+        threads: usize,
         list: &mut WeightList<'a>,
     ) -> Result<Self> {
         let width = config.transformer.width;
         let vocabularies = config.bits.vocabularies();
         let mut tensors = manifest(config).check(checkpoint)?.into_iter();
         let mut next = || tensors.next().expect("the manifest lists every tensor that is taken here");
-        let mut loader = Loader { checkpoint, list, eager: options.eager, dtype: options.dtype };
+        let mut loader = Loader { checkpoint, list, eager: options.eager, dtype: options.dtype, threads };
 
         let embeddings = [next(), next()];
         let (fusion, fusion_bias) = (next(), next());
@@ -284,7 +285,7 @@ fn token_embedding<'a>(
         let part: Vec<f64> = weight.chunks(2 * width).flat_map(|row| &row[half * width..][..width]).copied().collect();
         // The bias goes with the coarse token.
         let bias = (half == 0).then_some(&bias[..]);
-        tables.push(loader.list.table(width, projected(rows, &part, bias, 1.0)));
+        tables.push(loader.list.table(width, projected(rows, &part, bias, 1.0, loader.threads)));
     }
     Ok(TokenEmbedding::Folded(tables.try_into().expect("two halves")))
 }
@@ -304,16 +305,17 @@ fn dependency_query<'a>(
         let table = loader.list.table(width, embedding.to_f32()?);
         return Ok(DependencyQuery::Unfolded { table, query: loader.matrix(query) });
     }
-    let rows = projected(&embedding.to_f64()?, &projection.to_f64()?, Some(&bias.to_f64()?), softmax_scale);
+    let rows =
+        projected(&embedding.to_f64()?, &projection.to_f64()?, Some(&bias.to_f64()?), softmax_scale, loader.threads);
     loader.checkpoint.release(projection.name);
     Ok(DependencyQuery::Folded(loader.list.table(width, rows)))
 }
 
 /// `(rows · weightᵀ + bias) · factor`, rounded once.
-fn projected(rows: &[f64], weight: &[f64], bias: Option<&[f64]>, factor: f64) -> Vec<f32> {
+fn projected(rows: &[f64], weight: &[f64], bias: Option<&[f64]>, factor: f64, threads: usize) -> Vec<f32> {
     let width = weight.len().isqrt();
     let mut product = vec![0.0; rows.len()];
-    multiply(rows, Right::Transposed(weight), &mut product, width);
+    multiply_on(threads, rows, Right::Transposed(weight), &mut product, width);
     let bias = |index: usize| bias.map_or(0.0, |bias| bias[index % width]);
     product.iter().enumerate().map(|(index, value)| ((value + bias(index)) * factor) as f32).collect()
 }

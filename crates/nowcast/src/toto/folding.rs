@@ -1,6 +1,5 @@
 //! Products of weights, taken once when a model loads, in f64.
 
-use std::num::NonZero;
 use std::sync::Mutex;
 use std::thread;
 
@@ -26,7 +25,13 @@ pub(super) struct Heads {
 }
 
 /// Folds `heads` after `unembed`, the patch positions shared out to threads.
-pub(super) fn fold_head(heads: &Heads, unembed: &TensorView<'_>, bias: &[f64], patch: usize) -> Result<FoldedHead> {
+pub(super) fn fold_head(
+    heads: &Heads,
+    unembed: &TensorView<'_>,
+    bias: &[f64],
+    patch: usize,
+    threads: usize,
+) -> Result<FoldedHead> {
     let width = unembed.row_length();
     let outputs = heads.outputs;
     let mut folded = FoldedHead { weight: vec![0.0; patch * outputs * width], bias: vec![0.0; patch * outputs] };
@@ -53,9 +58,8 @@ pub(super) fn fold_head(heads: &Heads, unembed: &TensorView<'_>, bias: &[f64], p
             }
         }
     };
-    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(patch);
     thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let others: Vec<_> = (1..threads.min(patch)).map(|_| scope.spawn(work)).collect();
         let mine = work();
         let joined =
             others.into_iter().map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));

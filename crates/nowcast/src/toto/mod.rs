@@ -59,7 +59,7 @@ impl Toto {
     ) -> Result<Self> {
         check_dtype(device, options.dtype, options.eager)?;
         let mut list = WeightList::default();
-        let weights = TotoWeights::new(&config, checkpoint, options, &mut list)?;
+        let weights = TotoWeights::new(&config, checkpoint, options, device.host_threads(), &mut list)?;
         let resident = device.load(list).map_err(Error::of_device)?;
         Ok(Self { config, options, weights, resident })
     }

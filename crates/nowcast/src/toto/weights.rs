@@ -41,17 +41,18 @@ pub(super) enum HeadWeights {
 }
 
 impl TotoWeights {
-    /// Checks the checkpoint whole, then lists its weights.
+    /// Checks the checkpoint whole, then lists its weights; `threads` take products of them.
     pub(super) fn new<'a>(
         config: &TotoConfig,
         checkpoint: &'a Checkpoint,
         options: LoadOptions,
+        threads: usize,
         list: &mut WeightList<'a>,
     ) -> Result<Self> {
         let tensors = manifest(config, options).check(checkpoint)?;
         let mut tensors = tensors.into_iter();
         let mut next = || tensors.next().expect("the manifest lists every tensor that is taken here");
-        let mut loader = Loader { checkpoint, list, eager: options.eager, dtype: options.dtype };
+        let mut loader = Loader { checkpoint, list, eager: options.eager, dtype: options.dtype, threads };
 
         // The head first: its folded copy is gone before the other matrices take their room.
         let (unembed, unembed_bias) = (next(), next());
@@ -167,7 +168,7 @@ fn head<'a>(
         return Ok(HeadWeights::Unfolded { unembed: loader.plain(unembed, bias.to_f32()?), heads });
     }
     // Folded here, not while packing, because the bias must be known: a few dozen megabytes at most.
-    let folded = fold_head(&heads, &unembed, &bias.to_f64()?, config.patch_size)?;
+    let folded = fold_head(&heads, &unembed, &bias.to_f64()?, config.patch_size, loader.threads)?;
     loader.checkpoint.release(unembed.name);
     Ok(HeadWeights::Folded(loader.list.linear(in_memory(folded.weight, folded.bias))))
 }

@@ -39,6 +39,19 @@ pub(crate) fn multiply(left: &[f64], right: Right<'_>, out: &mut [f64], depth: u
     }
 }
 
+/// [`multiply`] with the rows of the left factor shared out to threads; the digits are the same.
+pub(crate) fn multiply_on(threads: usize, left: &[f64], right: Right<'_>, out: &mut [f64], depth: usize) {
+    let rows = left.len() / depth;
+    let part = rows.div_ceil(threads.max(1)).max(1);
+    let columns = out.len() / rows.max(1);
+    let parts = left.chunks(part * depth).zip(out.chunks_mut((part * columns).max(1)));
+    std::thread::scope(|scope| {
+        for (left, out) in parts {
+            scope.spawn(move || multiply(left, right, out, depth));
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +70,23 @@ mod tests {
                 let expected: f64 = (0..5).map(|k| left[row * 5 + k] * at(k)).sum();
                 // Five products, each of size at most 1: a handful of f64 roundings.
                 assert!((value - expected).abs() < 10.0 * f64::EPSILON);
+            }
+        }
+    }
+
+    #[test]
+    fn threads_change_no_digit() {
+        let left: Vec<f64> = (0..37 * 300).map(|i| f64::from(i).sin()).collect();
+        let right: Vec<f64> = (0..300 * 29).map(|i| f64::from(i).cos()).collect();
+        for factor in [Right::Plain(&right), Right::Transposed(&right)] {
+            let product = |threads| {
+                let mut out = vec![f64::NAN; 37 * 29];
+                multiply_on(threads, &left, factor, &mut out, 300);
+                out
+            };
+            let whole = product(1);
+            for threads in [2, 3, 8, 100] {
+                assert_eq!(product(threads), whole, "{threads}");
             }
         }
     }

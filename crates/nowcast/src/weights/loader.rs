@@ -14,6 +14,8 @@ pub(crate) struct Loader<'a, 'list> {
     pub(crate) eager: bool,
     /// In what numbers the device keeps the matrices.
     pub(crate) dtype: Dtype,
+    /// Threads that take products of weights.
+    pub(crate) threads: usize,
 }
 
 /// A norm and the product that follows it.
@@ -57,7 +59,7 @@ impl<'a> Matrix<'a> {
 impl<'a> Loader<'a, '_> {
     /// For matrices that stay f32 whatever the dtype of the others.
     pub(crate) fn in_f32(&mut self) -> Loader<'a, '_> {
-        Loader { checkpoint: self.checkpoint, list: self.list, eager: self.eager, dtype: Dtype::F32 }
+        Loader { list: self.list, dtype: Dtype::F32, ..*self }
     }
 
     /// A matrix as it is stored.

@@ -1,0 +1,146 @@
+//! What this processor can do at most, measured on the spot: how fast memory is read, how fast numbers are multiplied.
+//!
+//! The loops are the simplest that reach the limit; a forecast's share of it says what its kernels leave on the table.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::detect::{InstructionSet, Kernel};
+use super::memory::Pages;
+use super::pool::ThreadPool;
+use super::vector::Vector;
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+
+/// Sums that are kept apart, so that no addition waits for the one before it: enough for two additions of five cycles
+/// at a time, and few enough for sixteen registers.
+const CHAINS: usize = 12;
+
+/// Steps of a chain between two looks at the clock: some tens of microseconds.
+const STEPS: usize = 16 * 1024;
+
+/// Values that a thread reads at a time: a whole number of rounds for every instruction set, and of pages.
+const STRIPE: usize = 48 * 1024;
+
+/// Values in the smallest page.
+const PAGE: usize = 1024;
+
+/// Values in a cache line.
+const CACHE_LINE: usize = 16;
+
+/// How far ahead values are fetched, as the products do.
+const PREFETCH_DISTANCE: usize = 8 * 1024;
+
+/// Bytes per second at which all threads together read this many bytes again and again, the best pass within
+/// `patience`. With more bytes than the caches hold, that is the bandwidth of memory.
+///
+/// # Errors
+/// Not enough memory.
+pub fn read_bandwidth(pool: &ThreadPool, bytes: usize, patience: Duration) -> Result<f64> {
+    let stripes = bytes.div_ceil(STRIPE * size_of::<f32>()).max(1);
+    let bytes = stripes * STRIPE * size_of::<f32>();
+    // Asked for first without ending the process where it cannot be had.
+    drop(Pages::zeroed(bytes).map_err(|_| Error::Memory { bytes, what: "the measurement" })?);
+    let mut pages = Pages::streamed(stripes * STRIPE);
+    // What nobody has written is one and the same page of zeros.
+    pages.values_mut().iter_mut().step_by(PAGE).for_each(|value| *value = 1.0);
+    let values = &pages.values()[..stripes * STRIPE];
+    let started = Instant::now();
+    let mut best = f64::INFINITY;
+    // At least two passes: the first finds cold page tables.
+    for pass in 0.. {
+        if pass > 1 && started.elapsed() >= patience {
+            break;
+        }
+        let begun = Instant::now();
+        pool.for_each_chunk(stripes, 1, |range| {
+            InstructionSet::detected().dispatch(Read { values: &values[range.start * STRIPE..range.end * STRIPE] });
+        });
+        best = best.min(begun.elapsed().as_secs_f64());
+    }
+    Ok(bytes as f64 / best)
+}
+
+/// Operations per second of all threads together in these numbers, the best of many short runs within `patience`; none
+/// where there is no loop for them. A multiplication and an addition count as two.
+pub fn peak(pool: &ThreadPool, dtype: Dtype, patience: Duration) -> Option<f64> {
+    match dtype {
+        Dtype::F32 => Some(best(pool, patience, |flops| InstructionSet::detected().dispatch(MultiplyAdd { flops }))),
+        Dtype::Bf16 | Dtype::Int8 => None,
+    }
+}
+
+/// The most operations per second that all threads together reach in a run.
+fn best(pool: &ThreadPool, patience: Duration, run: impl Fn(&AtomicU64) + Sync) -> f64 {
+    let started = Instant::now();
+    let mut best = 0.0f64;
+    while best == 0.0 || started.elapsed() < patience {
+        let flops = AtomicU64::new(0);
+        let begun = Instant::now();
+        pool.run(|_| run(&flops));
+        best = best.max(flops.into_inner() as f64 / begun.elapsed().as_secs_f64());
+    }
+    best
+}
+
+/// Sums values that are read once.
+struct Read<'a> {
+    values: &'a [f32],
+}
+
+impl Kernel for Read<'_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let mut sums = [V::splat(0.0); CHAINS];
+        for block in self.values.chunks_exact(V::LANES * CHAINS) {
+            for line in block.chunks(CACHE_LINE) {
+                V::prefetch(line.as_ptr().wrapping_add(PREFETCH_DISTANCE));
+            }
+            for (sum, values) in sums.iter_mut().zip(block.chunks_exact(V::LANES)) {
+                *sum = sum.add(V::from_slice(values));
+            }
+        }
+        black_box(sums.map(V::sum));
+    }
+}
+
+/// Multiplies and adds numbers that stay in registers.
+struct MultiplyAdd<'a> {
+    flops: &'a AtomicU64,
+}
+
+impl Kernel for MultiplyAdd<'_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let (factor, addend) = (V::splat(black_box(0.5)), V::splat(black_box(1.0)));
+        let mut sums = [addend; CHAINS];
+        for _ in 0..STEPS {
+            for sum in &mut sums {
+                *sum = sum.mul_add(factor, addend);
+            }
+        }
+        black_box(sums.map(V::sum));
+        self.flops.fetch_add((2 * STEPS * CHAINS * V::LANES) as u64, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_limits_are_finite_and_every_pass_counts_all_threads() {
+        let pool = ThreadPool::new(2);
+        let bandwidth = read_bandwidth(&pool, 1 << 20, Duration::from_millis(5)).unwrap();
+        let peak = peak(&pool, Dtype::F32, Duration::from_millis(5)).unwrap();
+        assert!(bandwidth.is_finite() && bandwidth > 0.0, "{bandwidth}");
+        assert!(peak.is_finite() && peak > 0.0, "{peak}");
+    }
+
+    #[test]
+    fn memory_that_cannot_be_had_is_an_error() {
+        let pool = ThreadPool::new(1);
+        assert!(read_bandwidth(&pool, usize::MAX / 4, Duration::ZERO).is_err());
+    }
+}
