@@ -4,3 +4,4 @@
 pub mod interrupt;
 pub mod output;
 pub mod plot;
+pub mod report;

@@ -66,6 +66,12 @@ impl LayerCache {
         Self { shape: CacheShape { context, ..self.shape }, suffix: self.suffix, ..other }
     }
 
+    /// The tensors it is made of.
+    pub fn tensors(&self) -> impl Iterator<Item = Tensor> {
+        let suffix = self.suffix.into_iter().flat_map(|(keys, values)| [keys, values]);
+        [self.context_keys, self.context_values].into_iter().chain(suffix)
+    }
+
     /// Tokens of context there is room for.
     pub fn capacity(&self) -> usize {
         self.context_keys.width / (self.shape.heads * self.shape.head_dim)

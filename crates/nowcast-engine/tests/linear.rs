@@ -1,8 +1,9 @@
 //! The packed linear layer against a plain loop in `f64`, and against itself in other company.
 
 use nowcast_engine::cpu::detect::InstructionSet;
-use nowcast_engine::cpu::linear::{Addend, GateHalf, Layout, LinearCall, PackedLinear, depth_block};
+use nowcast_engine::cpu::linear::{Addend, GateHalf, Layout, LinearCall, Operand, PackedLinear, Shape, depth_block};
 use nowcast_engine::cpu::pool::ThreadPool;
+use nowcast_engine::dtype::Dtype;
 use proptest::prelude::*;
 use std::ops::Range;
 
@@ -30,6 +31,7 @@ enum Kind {
 
 #[derive(Clone, Debug)]
 struct Case {
+    dtype: Dtype,
     layout: Layout,
     outputs: usize,
     inputs: usize,
@@ -45,7 +47,11 @@ impl Case {
     fn new(outputs: usize, inputs: usize, rows: usize) -> Self {
         let columns = 0..outputs;
         let (layout, padding, bias, norm, addend) = (Layout::Plain, 0, false, false, Kind::Nothing);
-        Self { layout, outputs, inputs, rows, columns, padding, bias, norm, addend }
+        Self { dtype: Dtype::F32, layout, outputs, inputs, rows, columns, padding, bias, norm, addend }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape { layout: self.layout, outputs: self.outputs, inputs: self.inputs, dtype: self.dtype }
     }
 
     fn weight_rows(&self) -> usize {
@@ -64,7 +70,7 @@ impl Case {
         let weights = self.weights();
         let row =
             |row: usize, values: &mut [f32]| values.copy_from_slice(&weights[row * values.len()..][..values.len()]);
-        PackedLinear::pack(self.layout, self.outputs, self.inputs, row, self.bias().as_deref(), pool)
+        PackedLinear::pack(self.shape(), row, self.bias().as_deref(), pool)
     }
 
     /// The input, with NaN wherever it must not be read.
@@ -120,7 +126,7 @@ impl Case {
                 Kind::Rows => Addend::Rows { values: &addend, stride },
             },
         };
-        linear.apply_with(set, call, pool);
+        linear.apply_with(set, call, &mut Operand::default(), pool);
         let mut result = Vec::new();
         for row in output.chunks(stride) {
             for (column, value) in row.iter().enumerate() {
@@ -133,25 +139,31 @@ impl Case {
 
     /// The result in `f64` and a bound on the error of `f32`.
     ///
-    /// A sum of n products rounded at every step is off by at most n roundings of the sum of their magnitudes (two per
-    /// product where the product is rounded as well); the epilogue adds one rounding for each of its few operations.
+    /// Operands are rounded as the dtype asks, and multiplied exactly. A sum of n products rounded at every step is off
+    /// by at most n roundings of the sum of their magnitudes (two per product where the product is rounded as well);
+    /// sums of integers are exact, and rounded once. The epilogue adds one rounding for each of its few operations.
     fn twin(&self) -> Vec<(f64, f64)> {
-        let (weights, bias, input, addend) = (self.weights(), self.bias(), self.input(), self.addend());
+        let (bias, input, addend) = (self.bias(), self.input(), self.addend());
         let stride = self.inputs + self.padding;
+        let weights: Vec<Vec<f64>> =
+            self.weights().chunks(self.inputs).map(|weights| rounded(weights, self.dtype)).collect();
+        let roundings = match self.dtype {
+            Dtype::Int8 => 6.0,
+            _ => 2.0 * (depth_block(self.inputs) + self.inputs / depth_block(self.inputs)) as f64 + 4.0,
+        };
         let mut results = Vec::new();
         for row in 0..self.rows {
-            let x: Vec<f64> = input[row * stride..][..self.inputs].iter().map(|x| f64::from(*x)).collect();
-            let mean = x.iter().map(|x| x * x).sum::<f64>() / self.inputs as f64;
+            let x = &input[row * stride..][..self.inputs];
+            let mean = x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / self.inputs as f64;
             let scale = if self.norm { 1.0 / (mean + f64::from(1e-5f32)).sqrt() } else { 1.0 };
+            let x = rounded(x, self.dtype);
             let dot = |index: usize| {
-                let weights = &weights[index * self.inputs..][..self.inputs];
                 let (mut sum, mut magnitude) = (0.0, 0.0);
-                for (x, weight) in x.iter().zip(weights) {
-                    sum += x * f64::from(*weight) * scale;
-                    magnitude += (x * f64::from(*weight) * scale).abs();
+                for (x, weight) in x.iter().zip(&weights[index]) {
+                    sum += x * weight * scale;
+                    magnitude += (x * weight * scale).abs();
                 }
                 let bias = bias.as_ref().map_or(0.0, |bias| f64::from(bias[index]));
-                let roundings = 2.0 * (depth_block(self.inputs) + self.inputs / depth_block(self.inputs)) as f64 + 4.0;
                 (sum + bias, ROUNDING * roundings * (magnitude + bias.abs()))
             };
             for column in self.columns.clone() {
@@ -187,12 +199,26 @@ impl Case {
                 let error = (f64::from(*result) - exact).abs();
                 assert!(error <= *bound, "{}: {self:?}, {index}: {result} for {exact}, bound {bound:e}", set.name());
             }
-            if set.is_fused() {
+            // Products of bf16 and of integers are exact, fused or not; the gate's exponential is not.
+            let exact = self.dtype != Dtype::F32 && self.layout == Layout::Plain;
+            if set.is_fused() || exact {
                 let (first, expected) = fused.get_or_insert_with(|| (set, result.clone()));
                 assert!(bits(&result) == bits(expected), "{} differs from {}: {self:?}", set.name(), first.name());
             }
         }
     }
+}
+
+/// What a dtype makes of a row of weights or of inputs, plainly.
+fn rounded(values: &[f32], dtype: Dtype) -> Vec<f64> {
+    let magnitude = values.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+    let unit = f64::from(magnitude / 127.0);
+    let value = |value: &f32| match dtype {
+        Dtype::F32 => f64::from(*value),
+        Dtype::Bf16 => half::bf16::from_f32(*value).to_f64(),
+        Dtype::Int8 => f64::from((value * (127.0 / magnitude)).round_ties_even()) * unit,
+    };
+    values.iter().map(value).collect()
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {
@@ -202,16 +228,20 @@ fn bits(values: &[f32]) -> Vec<u32> {
 #[test]
 fn shapes_of_the_models_match_the_twin() {
     let pool = ThreadPool::new(2);
-    for (outputs, inputs, rows) in [(96, 64, 8), (97, 768, 9), (33, 3072, 3), (144, 257, 17)] {
-        Case::new(outputs, inputs, rows).check(&pool);
+    for dtype in Dtype::ALL {
+        for (outputs, inputs, rows) in [(96, 64, 8), (97, 768, 9), (33, 3072, 3), (144, 257, 17), (40, 770, 50)] {
+            Case { dtype, ..Case::new(outputs, inputs, rows) }.check(&pool);
+        }
     }
 }
 
 #[test]
 fn tiny_shapes_match_the_twin() {
     let pool = ThreadPool::new(2);
-    for (outputs, inputs, rows) in [(1, 1, 1), (60, 12, 5), (33, 3, 2)] {
-        Case { norm: true, addend: Kind::Output, ..Case::new(outputs, inputs, rows) }.check(&pool);
+    for dtype in Dtype::ALL {
+        for (outputs, inputs, rows) in [(1, 1, 1), (60, 12, 5), (33, 3, 2)] {
+            Case { dtype, norm: true, addend: Kind::Output, ..Case::new(outputs, inputs, rows) }.check(&pool);
+        }
     }
 }
 
@@ -222,31 +252,107 @@ fn everything_at_once_matches_the_twin() {
         for addend in [Kind::Nothing, Kind::Output, Kind::Rows] {
             let case =
                 Case { layout, columns: 7..61, padding: 5, bias: true, norm: true, addend, ..Case::new(70, 300, 11) };
-            case.check(&pool);
+            for dtype in Dtype::ALL {
+                Case { dtype, ..case.clone() }.check(&pool);
+            }
         }
     }
 }
 
 #[test]
 fn the_digits_of_a_row_do_not_depend_on_its_company() {
-    for layout in [Layout::Plain, Layout::Gated(GateHalf::First)] {
-        for set in InstructionSet::supported() {
-            let (one, many) = (ThreadPool::new(1), ThreadPool::new(3));
-            let all = Case { layout, bias: true, norm: true, addend: Kind::Rows, ..Case::new(75, 700, 300) };
-            let linear = all.linear(&many);
-            let expected = all.apply(&linear, set, &one);
-            for rows in [1, 2, 3, 8, 9, 32, 256, 300] {
-                for columns in [0..75, 33..34, 16..75, 5..70] {
-                    for pool in [&one, &many] {
-                        let case = Case { rows, columns: columns.clone(), ..all.clone() };
-                        let result = case.apply(&linear, set, pool);
-                        for (result, expected) in result.chunks(columns.len()).zip(expected.chunks(75)) {
-                            let expected = &expected[columns.clone()];
-                            assert!(bits(result) == bits(expected), "{} {rows} rows, columns {columns:?}", set.name());
+    let (one, many) = (ThreadPool::new(1), ThreadPool::new(3));
+    for dtype in Dtype::ALL {
+        for layout in [Layout::Plain, Layout::Gated(GateHalf::First)] {
+            for set in InstructionSet::supported() {
+                let all = Case { dtype, layout, bias: true, norm: true, addend: Kind::Rows, ..Case::new(75, 700, 300) };
+                let linear = all.linear(&many);
+                let expected = all.apply(&linear, set, &one);
+                for rows in [1, 2, 3, 8, 9, 32, 256, 300] {
+                    for columns in [0..75, 33..34, 16..75, 5..70] {
+                        for pool in [&one, &many] {
+                            let case = Case { rows, columns: columns.clone(), ..all.clone() };
+                            let result = case.apply(&linear, set, pool);
+                            for (result, expected) in result.chunks(columns.len()).zip(expected.chunks(75)) {
+                                let expected = &expected[columns.clone()];
+                                let same = bits(result) == bits(expected);
+                                assert!(same, "{dtype} {} {rows} rows, columns {columns:?}", set.name());
+                            }
                         }
                     }
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn the_digits_of_a_row_are_the_same_among_thousands() {
+    let pool = ThreadPool::new(2);
+    for dtype in Dtype::ALL {
+        for set in InstructionSet::supported() {
+            let all = Case { dtype, norm: true, ..Case::new(33, 520, 2048) };
+            let linear = all.linear(&pool);
+            let expected = all.apply(&linear, set, &pool);
+            for rows in [1, 8, 32, 256] {
+                let result = Case { rows, ..all.clone() }.apply(&linear, set, &pool);
+                assert!(bits(&result) == bits(&expected[..result.len()]), "{dtype} {} {rows} rows", set.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn bf16_is_the_f32_product_of_rounded_operands() {
+    let pool = ThreadPool::new(2);
+    for (layout, rows) in [(Layout::Plain, 3), (Layout::Plain, 60), (Layout::Gated(GateHalf::First), 20)] {
+        let case = Case { dtype: Dtype::Bf16, layout, bias: true, ..Case::new(70, 259, rows) };
+        let round = |value: &f32| half::bf16::from_f32(*value).to_f32();
+        let weights: Vec<f32> = case.weights().iter().map(round).collect();
+        let row =
+            |row: usize, values: &mut [f32]| values.copy_from_slice(&weights[row * values.len()..][..values.len()]);
+        let shape = Shape { dtype: Dtype::F32, ..case.shape() };
+        let twin = PackedLinear::pack(shape, row, case.bias().as_deref(), &pool);
+        let input: Vec<f32> = case.input().iter().map(round).collect();
+        for set in InstructionSet::supported() {
+            let mut expected = vec![0.0; rows * case.outputs];
+            let call = LinearCall {
+                input: &input,
+                input_stride: case.inputs,
+                rows,
+                columns: 0..case.outputs,
+                output: &mut expected,
+                output_stride: case.outputs,
+                norm_epsilon: None,
+                addend: Addend::Nothing,
+            };
+            twin.apply_with(set, call, &mut Operand::default(), &pool);
+            assert_eq!(bits(&case.apply(&case.linear(&pool), set, &pool)), bits(&expected), "{}", set.name());
+        }
+    }
+}
+
+#[test]
+fn what_is_no_number_stays_none() {
+    let pool = ThreadPool::new(1);
+    for dtype in Dtype::ALL {
+        for bad in [f32::NAN, f32::INFINITY] {
+            let case = Case { dtype, ..Case::new(5, 300, 1) };
+            let mut input = case.input();
+            input[77] = bad;
+            let mut output = vec![0.0; 5];
+            let call = LinearCall {
+                input: &input,
+                input_stride: 300,
+                rows: 1,
+                columns: 0..5,
+                output: &mut output,
+                output_stride: 5,
+                norm_epsilon: None,
+                addend: Addend::Nothing,
+            };
+            case.linear(&pool).apply(call, &mut Operand::default(), &pool);
+            assert!(output.iter().all(|value| !value.is_finite()), "{dtype} {bad}: {output:?}");
         }
     }
 }
@@ -272,7 +378,7 @@ fn the_place_of_a_row_does_not_matter() {
                 norm_epsilon: Some(1e-5),
                 addend: Addend::Nothing,
             };
-            linear.apply_with(set, call, &pool);
+            linear.apply_with(set, call, &mut Operand::default(), &pool);
             assert!(output.chunks(40).all(|result| bits(result) == bits(&expected)), "{} {rows} rows", set.name());
         }
     }
@@ -294,7 +400,11 @@ fn a_short_output_is_refused() {
         norm_epsilon: None,
         addend: Addend::Nothing,
     };
-    case.linear(&pool).apply(call, &pool);
+    case.linear(&pool).apply(call, &mut Operand::default(), &pool);
+}
+
+fn dtypes() -> impl Strategy<Value = Dtype> {
+    prop_oneof![Just(Dtype::F32), Just(Dtype::Bf16), Just(Dtype::Int8)]
 }
 
 fn layouts() -> impl Strategy<Value = Layout> {
@@ -303,11 +413,21 @@ fn layouts() -> impl Strategy<Value = Layout> {
 
 fn cases() -> impl Strategy<Value = Case> {
     let addends = prop_oneof![Just(Kind::Nothing), Just(Kind::Output), Just(Kind::Rows)];
-    (layouts(), 1..100usize, 1..600usize, 0..20usize, 0..9usize, any::<(bool, bool)>(), addends, any::<(u8, u8)>())
-        .prop_map(|(layout, outputs, inputs, rows, padding, (bias, norm), addend, (start, length))| {
+    (
+        dtypes(),
+        layouts(),
+        1..100usize,
+        1..600usize,
+        0..20usize,
+        0..9usize,
+        any::<(bool, bool)>(),
+        addends,
+        any::<(u8, u8)>(),
+    )
+        .prop_map(|(dtype, layout, outputs, inputs, rows, padding, (bias, norm), addend, (start, length))| {
             let start = usize::from(start) % outputs;
             let columns = start..start + usize::from(length) % (outputs - start + 1);
-            Case { layout, outputs, inputs, rows, columns, padding, bias, norm, addend }
+            Case { dtype, layout, outputs, inputs, rows, columns, padding, bias, norm, addend }
         })
 }
 

@@ -32,13 +32,18 @@
 //! | [`toto`], [`kronos`] | the models, each written once |
 //! | [`family`] | which of them a checkpoint is |
 //! | [`doctor`] | whether this machine computes what it should |
+//! | [`backtest`] | what forecasts would have been worth |
+//! | [`tuning`] | settings that suit a symbol |
 //! | [`golden`] | parity with the public references |
+//! | [`equivalence`] | whether modes, dtypes and devices compute the same |
 
+pub mod backtest;
 pub mod candles;
 pub mod checkpoint;
 pub mod data;
 pub mod device;
 pub mod doctor;
+pub mod equivalence;
 pub mod error;
 pub mod family;
 pub mod forecast;
@@ -48,6 +53,7 @@ pub mod kronos;
 pub mod metrics;
 pub mod series;
 pub mod toto;
+pub mod tuning;
 mod weights;
 
 pub use candles::{CandleColumns, Candles};

@@ -90,6 +90,18 @@ pub(crate) enum FamilyName {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CalendarName {
+    /// 365 where there are bars on weekends, else 252
+    Auto,
+    /// Trading days of stocks
+    #[value(name = "252")]
+    Trading,
+    /// Every day: crypto, weather, loads
+    #[value(name = "365")]
+    Every,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputName {
     /// Aligned columns for people
     Table,

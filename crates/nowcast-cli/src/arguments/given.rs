@@ -1,6 +1,6 @@
 //! A group of flags that remembers which of them the user gave.
 
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
@@ -25,6 +25,13 @@ impl<T> Deref for Given<T> {
 
     fn deref(&self) -> &T {
         &self.flags
+    }
+}
+
+/// What changes a flag later does not count as given.
+impl<T> DerefMut for Given<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.flags
     }
 }
 

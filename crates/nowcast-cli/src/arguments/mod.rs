@@ -10,13 +10,24 @@ use nowcast::kronos::{Filter, Window};
 
 use crate::configuration::Configuration;
 
+mod backtest;
 mod choices;
 mod given;
+mod study;
+mod tune;
+mod verify;
 
+pub(crate) use backtest::BacktestArguments;
 pub(crate) use choices::{
-    DecodeName, DtypeName, FamilyName, FilterName, LogName, ModeName, OutputName, WindowName, XposName, spelled,
+    CalendarName, DecodeName, DtypeName, FamilyName, FilterName, LogName, ModeName, OutputName, WindowName, XposName,
+    spelled,
 };
 pub(crate) use given::Given;
+pub(crate) use study::{
+    BaselineAction, BaselineArguments, CheckArguments, SaveArguments, StabilityArguments, StudyArguments,
+};
+pub(crate) use tune::TuneArguments;
+pub(crate) use verify::VerifyArguments;
 
 /// Forecasts from time-series foundation models: fast, exact and without PyTorch.
 #[derive(Debug, Parser)]
@@ -100,10 +111,14 @@ impl Program {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Forecast(Box<ForecastArguments>),
-    Verify(VerifyArguments),
+    Verify(Box<VerifyArguments>),
+    Stability(Box<StabilityArguments>),
+    Baseline(Box<BaselineArguments>),
     Inspect(InspectArguments),
     Bench(BenchArguments),
     Doctor(DoctorArguments),
+    Backtest(Box<BacktestArguments>),
+    Tune(Box<TuneArguments>),
     Config(ConfigArguments),
     Completions(CompletionArguments),
 }
@@ -157,6 +172,9 @@ pub(crate) struct ForecastArguments {
     /// median; mean for Kronos]
     #[arg(long, value_name = "RULE")]
     pub(crate) point: Option<Aggregation>,
+    /// Settings that nowcast tune found for this symbol; flags win over them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) params: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) model: ModelArguments,
     /// Format of the answer
@@ -259,6 +277,17 @@ pub(crate) struct ModelArguments {
     pub(crate) run: Given<RunArguments>,
 }
 
+/// Which columns of the files
+#[derive(Debug, Args)]
+pub(crate) struct ColumnArguments {
+    /// Columns, by name [default: the close of a file with candles, else every numeric column]
+    #[arg(long, value_delimiter = ',', value_name = "A,B")]
+    pub(crate) columns: Vec<String>,
+    /// The time column [default: found by name or content]
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) time: Option<String>,
+}
+
 /// How a model runs
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
@@ -295,35 +324,6 @@ pub(crate) struct RunArguments {
     pub(crate) memory_limit: Option<usize>,
 }
 
-/// Compare with the public reference, stage by stage
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  nowcast verify --goldens goldens
-  nowcast verify --goldens goldens --mode eager --json
-
-Exit status: 0 all passed, 1 a check failed, 2 nothing could be checked.")]
-pub(crate) struct VerifyArguments {
-    /// Folder of cases, or one case
-    #[arg(long, value_name = "DIR")]
-    pub(crate) goldens: PathBuf,
-    /// Only cases of these models
-    #[arg(long, value_enum)]
-    pub(crate) family: Option<FamilyName>,
-    /// Where to run
-    #[arg(long, default_value = "cpu", value_name = "auto|cpu|cuda[:N]")]
-    pub(crate) device: String,
-    /// Verify this mode
-    #[arg(long, value_enum, default_value_t = ModeName::Default)]
-    pub(crate) mode: ModeName,
-    /// Wait for every operation and look at what it makes: the one that fails, or first makes NaN or an infinity, is
-    /// named (slow; CUDA_LAUNCH_BLOCKING=1 asks for it too)
-    #[arg(long)]
-    pub(crate) sync: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
 /// Show a model and the memory of a forecast before it runs
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -354,14 +354,26 @@ pub(crate) struct InspectArguments {
     pub(crate) candles: Given<CandleArguments>,
 }
 
-/// Time forecasts of synthetic series or candles
+/// Time forecasts: one mode on synthetic input, or every mode and dtype on files
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   nowcast bench
+  nowcast bench btc.csv vix.csv --horizon 24
+  nowcast bench --compare --model kronos-nano --context 400
   nowcast bench --model DIR --context 512 --horizon 8 --samples 256 --runs 50 --json
   nowcast bench --model kronos-nano --context 400 --horizon 24 --samples 1 --temperature 0.6
-  nowcast bench --model DIR --roofline")]
+  nowcast bench --model DIR --roofline
+
+With files or --compare every mode, dtype and device that is there is timed; --mode, --dtype and --device choose one.")]
 pub(crate) struct BenchArguments {
+    /// Files whose symbols are forecast [default: synthetic input]
+    #[arg(value_name = "DATA")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Time every mode and dtype, beside the eager one, without files too
+    #[arg(long)]
+    pub(crate) compare: bool,
+    #[command(flatten)]
+    pub(crate) columns: ColumnArguments,
     #[command(flatten)]
     pub(crate) model: ModelArguments,
     /// Past steps
@@ -383,7 +395,7 @@ pub(crate) struct BenchArguments {
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) runs: usize,
     /// Measure what the processor can do at most, and each operation's share of it (CPU)
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["files", "compare"])]
     pub(crate) roofline: bool,
     /// Print JSON
     #[arg(long)]

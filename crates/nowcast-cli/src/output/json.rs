@@ -13,8 +13,13 @@ use super::{Answer, Market, SeriesAnswer, Timeline};
 ///
 /// Numbers are the shortest that read back exactly: f64, and f32 for paths.
 pub(super) fn render(answer: &Answer) -> serde_json::Result<Vec<u8>> {
+    to_bytes(&Document(answer))
+}
+
+/// Any value in the layout of the answers.
+pub(super) fn to_bytes(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    Document(answer).serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, Layout::default()))?;
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, Layout::default()))?;
     bytes.push(b'\n');
     Ok(bytes)
 }

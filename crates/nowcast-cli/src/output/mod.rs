@@ -1,20 +1,28 @@
 //! An answer as text or bytes: pure functions from data to output, and the one place that writes files.
 
 mod answer;
+mod backtest;
 mod candle_table;
 mod csv;
 mod decimals;
 mod file;
+mod grid;
 mod json;
 mod long;
 mod market;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod sheet;
 mod table;
+mod tuned;
 
 pub use answer::{Answer, Question, SeriesAnswer, Timeline};
+pub use backtest::{BacktestAnswer, forecasts, render_backtest, results, trades};
+pub(crate) use backtest::{Figure, OVERALL, PERFORMANCE, SCORES, column};
 pub use file::{check_target, same_file, write_file};
 pub use market::{Market, MarketForecast};
+pub use sheet::{Cells, Sheet, SheetFormat};
+pub use tuned::tuned_table;
 
 use nowcast::{Error, Result};
 

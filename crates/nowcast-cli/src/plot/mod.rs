@@ -13,7 +13,7 @@ mod png;
 mod scene;
 mod style;
 mod svg;
-mod ticks;
+pub(crate) mod ticks;
 
 use std::path::Path;
 
@@ -21,6 +21,7 @@ use nowcast::{Error, Result};
 
 pub use candles::past_bars_shown;
 pub use fan::past_shown;
+pub(crate) use svg::escaped;
 
 use crate::output::Answer;
 use candles::CandleChart;

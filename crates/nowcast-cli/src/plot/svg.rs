@@ -101,7 +101,7 @@ fn number(value: f64) -> f64 {
 }
 
 /// Text that XML can hold: markup escaped, characters XML forbids replaced.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

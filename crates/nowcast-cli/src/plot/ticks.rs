@@ -2,11 +2,11 @@
 
 /// A range of values with round numbers in it and how to write them.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Ticks {
+pub(crate) struct Ticks {
     /// The round numbers, ascending.
-    pub(super) values: Vec<f64>,
+    pub(crate) values: Vec<f64>,
     /// What is written at each of them.
-    pub(super) labels: Vec<String>,
+    pub(crate) labels: Vec<String>,
 }
 
 /// A step of `multiple / 4 * 10^exponent` between round numbers.
@@ -45,7 +45,7 @@ impl Step {
 
 impl Ticks {
     /// At most `count + 1` round numbers between two finite values, `low < high`.
-    pub(super) fn between(low: f64, high: f64, count: usize) -> Self {
+    pub(crate) fn between(low: f64, high: f64, count: usize) -> Self {
         Self::with_step(Step::at_least((high - low) / count.max(1) as f64), low, high)
     }
 

@@ -22,7 +22,7 @@ fn goldens_that_are_not_there() {
         (&["--goldens", "other"], &["toto-*"]),
         (&["--goldens", "other", "--family", "prophet"], &["prophet", "toto"]),
         (&["--goldens", "empty", "--mode", "quick"], &["quick", "eager"]),
-        (&[], &["--goldens <DIR>"]),
+        (&[], &["MODEL"]),
     ] {
         faults.check(&place, &arguments.join(" "), place.call(&[&["verify"], arguments].concat()), words);
     }

@@ -105,7 +105,20 @@ fn shells_get_their_completions() {
 
 #[test]
 fn every_command_explains_itself_with_an_example() {
-    for command in ["forecast", "verify", "inspect", "bench", "doctor", "completions"] {
+    let commands = [
+        "forecast",
+        "verify",
+        "stability",
+        "baseline",
+        "inspect",
+        "bench",
+        "doctor",
+        "backtest",
+        "tune",
+        "config",
+        "completions",
+    ];
+    for command in commands {
         let help = run(&[command, "--help"]);
         let (_, examples) = help.stdout.split_once("Example").expect("a heading");
         assert!(examples.contains(&format!("  nowcast {command}")), "{command}: {examples}");

@@ -1,9 +1,11 @@
 //! The command line contract that other people's scripts rely on, checked on the real program.
 
 mod answer;
+mod backtest;
 mod candles;
 mod commands;
 mod configuration;
+mod docs;
 mod doctor;
 mod forecasts;
 mod formats;
@@ -11,4 +13,6 @@ mod formats;
 mod program;
 mod roofline;
 mod runs;
+mod studies;
+mod tune;
 mod watching;

@@ -3,13 +3,13 @@
 //! Kernels are written once over [`Vector`] and compiled for every instruction set; [`InstructionSet::dispatch`] is the
 //! one door through which they run. With fused multiply-add (AVX-512, AVX2, NEON) the digits are the same.
 
-use super::vector::{Portable, Vector};
+use super::vector::{Integers, Portable, PortableIntegers, Vector};
 use std::sync::OnceLock;
 
 #[cfg(target_arch = "aarch64")]
 use super::vector::Neon;
 #[cfg(target_arch = "x86_64")]
-use super::vector::{Avx2, Avx512};
+use super::vector::{Avx2, Avx2Integers, Avx512, Avx512Integers};
 
 /// The environment variable that forces a lower instruction set: `portable`, `avx2`, `avx512` or `neon`.
 pub const ENVIRONMENT_VARIABLE: &str = "NOWCAST_CPU";
@@ -20,6 +20,12 @@ pub const ENVIRONMENT_VARIABLE: &str = "NOWCAST_CPU";
 pub(crate) trait Kernel {
     /// Does the work with vectors of type `V`.
     fn run<V: Vector>(self);
+}
+
+/// As [`Kernel`], for sums of integers.
+pub(crate) trait IntegerKernel {
+    /// Does the work with vectors of type `I`.
+    fn run<I: Integers>(self);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -115,6 +121,22 @@ impl InstructionSet {
             Kind::Neon => unsafe { run_neon(kernel) },
         }
     }
+
+    /// Runs a kernel of integers compiled for this instruction set, or for the best one below it that has such vectors.
+    #[inline]
+    pub(crate) fn dispatch_integers(self, kernel: impl IntegerKernel) {
+        match self.0 {
+            // SAFETY: an `InstructionSet` exists only if the processor has its features, and VNNI was just found.
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 if is_x86_feature_detected!("avx512vnni") => unsafe { run_avx512_integers(kernel) },
+            // SAFETY: as above; AVX-512 includes AVX2.
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2 | Kind::Avx512 => unsafe { run_avx2_integers(kernel) },
+            #[cfg(target_arch = "aarch64")]
+            Kind::Neon => kernel.run::<PortableIntegers>(),
+            Kind::Portable => kernel.run::<PortableIntegers>(),
+        }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -134,6 +156,18 @@ fn run_avx2(kernel: impl Kernel) {
 #[target_feature(enable = "avx2,fma,avx512f,avx512vl,avx512bw,avx512dq")]
 fn run_avx512(kernel: impl Kernel) {
     kernel.run::<Avx512>();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn run_avx2_integers(kernel: impl IntegerKernel) {
+    kernel.run::<Avx2Integers>();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,avx512f,avx512vl,avx512bw,avx512dq,avx512vnni")]
+fn run_avx512_integers(kernel: impl IntegerKernel) {
+    kernel.run::<Avx512Integers>();
 }
 
 #[cfg(target_arch = "aarch64")]

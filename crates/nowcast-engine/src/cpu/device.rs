@@ -5,14 +5,14 @@ use std::sync::Arc;
 use super::arena::Arena;
 use super::available::available;
 use super::executor::CpuExecutable;
-use super::linear::{GateHalf, Layout, PackedLinear};
+use super::linear::{GateHalf, Layout, MOST_INT8_INPUTS, PackedLinear, Shape};
 use super::pool::ThreadPool;
 use crate::device::{Device, Executable, Resident};
 use crate::dtype::Dtype;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::profile::{Matrix, Profile};
-use crate::weights::{Activation, LinearId, WeightList};
+use crate::weights::{Activation, LinearId, LinearSource, WeightList};
 
 /// The processor's cores behind one thread pool.
 pub struct CpuDevice {
@@ -63,28 +63,17 @@ impl Device for CpuDevice {
         available()
     }
 
+    fn supports(&self, _dtype: Dtype) -> bool {
+        true
+    }
+
     fn host_threads(&self) -> usize {
         self.pool.threads()
     }
 
     fn load(&self, weights: WeightList<'_>) -> Result<Arc<dyn Resident>> {
         weights.check(self)?;
-        let linears = weights
-            .linears
-            .into_iter()
-            .map(|source| {
-                let read = (source.open)();
-                let (layout, outputs) = match source.activation {
-                    Activation::None => (Layout::Plain, source.rows),
-                    Activation::SwiGlu => (Layout::Gated(GateHalf::First), source.rows / 2),
-                };
-                let bias = source.bias.as_deref();
-                let packed = PackedLinear::pack(layout, outputs, source.inputs, &read, bias, &self.pool);
-                drop(read);
-                (source.packed)();
-                packed
-            })
-            .collect();
+        let linears = weights.linears.into_iter().map(|source| pack(source, &self.pool)).collect::<Result<_>>()?;
         Ok(Arc::new(CpuWeights {
             linears,
             vectors: weights.vectors,
@@ -94,6 +83,23 @@ impl Device for CpuDevice {
             profile: self.profile.clone(),
         }))
     }
+}
+
+fn pack(source: LinearSource<'_>, pool: &ThreadPool) -> Result<PackedLinear> {
+    let LinearSource { rows, inputs, dtype, .. } = source;
+    if dtype == Dtype::Int8 && inputs > MOST_INT8_INPUTS {
+        return Err(Error::Device(format!("a matrix of {inputs} inputs is too wide for int8: choose another dtype")));
+    }
+    let read = (source.open)();
+    let (layout, outputs) = match source.activation {
+        Activation::None => (Layout::Plain, rows),
+        Activation::SwiGlu => (Layout::Gated(GateHalf::First), rows / 2),
+    };
+    let shape = Shape { layout, outputs, inputs, dtype };
+    let packed = PackedLinear::pack(shape, &read, source.bias.as_deref(), pool);
+    drop(read);
+    (source.packed)();
+    Ok(packed)
 }
 
 /// Packed weights.
@@ -112,7 +118,7 @@ impl CpuWeights {
     pub(super) fn matrix(&self, id: LinearId) -> Matrix {
         let packed = &self.linears[id.index];
         let rows_per_output = if packed.layout() == Layout::Plain { 1 } else { 2 };
-        Matrix { bytes: packed.bytes(), rows_per_output, dtype: Dtype::F32 }
+        Matrix { bytes: packed.bytes(), rows_per_output, dtype: packed.dtype() }
     }
 }
 

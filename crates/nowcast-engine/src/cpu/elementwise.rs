@@ -28,7 +28,7 @@ pub(super) fn linear(op: &Linear, access: &Access<'_>, context: &mut Context<'_>
         output: access.write(op.output),
         output_stride: op.output.width,
     };
-    context.weights.linears[op.weight.index].apply(call, &context.weights.pool);
+    context.weights.linears[op.weight.index].apply(call, context.operand, &context.weights.pool);
 }
 
 pub(super) fn norm(op: &Norm, access: &Access<'_>, context: &mut Context<'_>) {

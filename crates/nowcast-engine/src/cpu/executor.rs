@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::arena::{Access, Arena};
 use super::device::CpuWeights;
+use super::linear::Operand;
 use super::{attend, draw, elementwise, rotate, scale, tokens};
 use crate::device::{Executable, Launch};
 use crate::error::Result;
@@ -20,6 +21,7 @@ pub(super) struct CpuExecutable {
     plan: Arc<Plan>,
     arena: Arena,
     scratch: Vec<f32>,
+    operand: Operand,
 }
 
 /// What a kernel may use besides the tensors of its operation.
@@ -27,12 +29,20 @@ pub(super) struct Context<'a> {
     pub(super) weights: &'a CpuWeights,
     pub(super) launch: &'a Launch,
     pub(super) scratch: &'a mut [f32],
+    pub(super) operand: &'a mut Operand,
 }
 
 impl CpuExecutable {
     pub(super) fn new(weights: Arc<CpuWeights>, plan: Arc<Plan>, arena: Arena) -> Self {
         let scratch = vec![0.0; attend::scratch_length(&plan, &weights.pool)];
-        Self { weights, plan, arena, scratch }
+        let mut operand = Operand::default();
+        let (live, sections) = (plan.capacity(), [Section::Prefill, Section::Decode]);
+        for operation in sections.into_iter().flat_map(|section| plan.operations(section)) {
+            if let Operation::Linear(op) = operation {
+                operand.reserve(op.input.rows.count(live), op.weight.inputs, &weights.pool);
+            }
+        }
+        Self { weights, plan, arena, scratch, operand }
     }
 
     fn host_access(&mut self) -> Access<'_> {
@@ -66,7 +76,8 @@ impl Executable for CpuExecutable {
                 false => None,
             };
             let access = self.arena.access(&self.plan, live);
-            let mut context = Context { weights: &self.weights, launch, scratch: &mut self.scratch };
+            let (scratch, operand) = (&mut self.scratch[..], &mut self.operand);
+            let mut context = Context { weights: &self.weights, launch, scratch, operand };
             match &self.weights.profile {
                 None => perform(operation, &access, &mut context),
                 Some(profile) => {

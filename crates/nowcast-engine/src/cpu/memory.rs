@@ -18,15 +18,15 @@ impl Pages {
         MmapMut::map_anon(bytes.max(1)).map(Self)
     }
 
-    /// Reserves memory for values that are read as a stream, or ends the process as any allocation would.
+    /// Reserves memory for words that are read as a stream, or ends the process as any allocation would.
     ///
     /// A stream of weights crosses a page every 4 KiB, and each crossing may cost a walk through the page tables, twice
     /// over in a virtual machine; with pages of 2 MiB few rows ran half as fast again there. Where the system has no
     /// such pages nothing happens.
-    pub(crate) fn streamed(values: usize) -> Self {
-        let bytes = values.saturating_mul(size_of::<f32>());
+    pub(crate) fn streamed(words: usize) -> Self {
+        let bytes = words.saturating_mul(size_of::<u32>());
         let pages = Self::zeroed(bytes)
-            .unwrap_or_else(|_| handle_alloc_error(Layout::array::<f32>(values).unwrap_or(Layout::new::<f32>())));
+            .unwrap_or_else(|_| handle_alloc_error(Layout::array::<u32>(words).unwrap_or(Layout::new::<u32>())));
         #[cfg(target_os = "linux")]
         // Advice only: a failure changes nothing.
         let _ = pages.0.advise(memmap2::Advice::HugePage);
@@ -41,13 +41,27 @@ impl Pages {
         self.0.as_mut_ptr()
     }
 
+    /// The memory as words of 32 bits.
+    pub(crate) fn words(&self) -> &[u32] {
+        // SAFETY: pages are aligned for any word, every bit pattern is one, and the length is rounded down.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() / size_of::<u32>()) }
+    }
+
+    /// As [`Pages::words`], to write.
+    pub(crate) fn words_mut(&mut self) -> &mut [u32] {
+        // SAFETY: as above, and the borrow is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() / size_of::<u32>()) }
+    }
+
+    /// The memory as f32.
     pub(crate) fn values(&self) -> &[f32] {
         // SAFETY: pages are aligned for any value, every bit pattern is an f32, and the length is rounded down.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() / size_of::<f32>()) }
     }
 
+    /// As [`Pages::values`], to write.
     pub(crate) fn values_mut(&mut self) -> &mut [f32] {
-        // SAFETY: as above, and the borrow is exclusive.
+        // SAFETY: as above, and every bit pattern is an f32.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() / size_of::<f32>()) }
     }
 }
@@ -59,9 +73,9 @@ mod tests {
     #[test]
     fn memory_is_zero_and_keeps_what_is_written() {
         let mut pages = Pages::streamed(3_000_000);
-        assert!(pages.values().len() >= 3_000_000 && pages.values().iter().all(|value| *value == 0.0));
-        pages.values_mut().iter_mut().enumerate().for_each(|(index, value)| *value = index as f32);
-        assert!(pages.values().iter().enumerate().all(|(index, value)| *value == index as f32));
+        assert!(pages.words().len() >= 3_000_000 && pages.words().iter().all(|word| *word == 0));
+        pages.words_mut().iter_mut().enumerate().for_each(|(index, word)| *word = index as u32);
+        assert!(pages.words().iter().enumerate().all(|(index, word)| *word == index as u32));
         assert!(Pages::zeroed(0).is_ok());
         assert!(Pages::zeroed(usize::MAX / 2).is_err());
     }

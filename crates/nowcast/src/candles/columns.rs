@@ -5,9 +5,11 @@ use crate::data::{Table, listed, plain};
 use crate::{Error, Result};
 
 /// The columns of a candle, and what was decided about them.
-pub(super) struct Found {
-    pub(super) columns: CandleColumns,
-    pub(super) notes: Vec<String>,
+pub(crate) struct Found {
+    pub(crate) columns: CandleColumns,
+    /// Which column of the table each field is.
+    pub(crate) places: [Option<usize>; 6],
+    pub(crate) notes: Vec<String>,
 }
 
 /// Names of each field, best first, as [`plain`] writes them: lower-case letters and digits only.
@@ -24,7 +26,7 @@ const NAMES: [&[&str]; 6] = [
 ///
 /// # Errors
 /// One of the four prices has no column.
-pub(super) fn by_name(table: &Table) -> Result<Found> {
+pub(crate) fn by_name(table: &Table) -> Result<Found> {
     let names: Vec<String> = table.columns.iter().map(|column| plain(&column.name)).collect();
     let places = NAMES.map(|known| known.iter().find_map(|name| names.iter().position(|other| other == name)));
     let lacking: Vec<&str> =
@@ -50,7 +52,7 @@ pub(super) fn by_name(table: &Table) -> Result<Found> {
     if !unused.is_empty() {
         notes.push(format!("no field of a candle and left out: {}", listed(&unused)));
     }
-    found(table, places, notes)
+    Ok(found(table, places, notes))
 }
 
 /// The fields of columns that somebody chose: by name if every name is known, else in the order of the fields.
@@ -65,31 +67,34 @@ pub(super) fn chosen(table: &Table) -> Result<Found> {
             table.name
         )));
     }
+    if let Some(found) = known(table) {
+        return Ok(found);
+    }
+    let places = std::array::from_fn(|field| (field < count).then_some(field));
+    let taken: Vec<String> = table
+        .columns
+        .iter()
+        .zip(Candles::FIELDS)
+        .map(|(column, field)| format!("{field} is {:?}", column.name))
+        .collect();
+    Ok(found(table, places, vec![format!("columns are taken in the order given: {}", taken.join(", "))]))
+}
+
+/// The fields of a table every column of which is one by its name, adjusted prices included; else `None`.
+pub(crate) fn known(table: &Table) -> Option<Found> {
     let mut places = [None; 6];
-    let mut by_name = true;
     for (place, column) in table.columns.iter().enumerate() {
         let name = plain(&column.name);
         let raw = ["adjusted", "adj"].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(&name);
-        match NAMES.iter().position(|known| known.contains(&raw)) {
-            Some(field) if places[field].is_none() => places[field] = Some(place),
-            _ => by_name = false,
+        let field = NAMES.iter().position(|known| known.contains(&raw))?;
+        if places[field].replace(place).is_some() {
+            return None;
         }
     }
-    let mut notes = Vec::new();
-    if !by_name || places[..4].contains(&None) {
-        places = std::array::from_fn(|field| (field < count).then_some(field));
-        let taken: Vec<String> = table
-            .columns
-            .iter()
-            .zip(Candles::FIELDS)
-            .map(|(column, field)| format!("{field} is {:?}", column.name))
-            .collect();
-        notes.push(format!("columns are taken in the order given: {}", taken.join(", ")));
-    }
-    found(table, places, notes)
+    (!places[..4].contains(&None)).then(|| found(table, places, Vec::new()))
 }
 
-fn found(table: &Table, places: [Option<usize>; 6], mut notes: Vec<String>) -> Result<Found> {
+fn found(table: &Table, places: [Option<usize>; 6], mut notes: Vec<String>) -> Found {
     let values = |field: usize| places[field].map(|place: usize| table.columns[place].values.clone());
     let price = |field: usize| values(field).unwrap_or_default();
     let columns = CandleColumns {
@@ -106,5 +111,5 @@ fn found(table: &Table, places: [Option<usize>; 6], mut notes: Vec<String>) -> R
         (Some(_), None) => notes.push("there is no amount: it is volume times the mean of the four prices".into()),
         (Some(_), Some(_)) => {}
     }
-    Ok(Found { columns, notes })
+    Found { columns, places, notes }
 }

@@ -5,7 +5,7 @@
 //! missing is filled as the reference fills it. [`Consistency`] counts bars that no market could print, and [`repair`]
 //! mends them.
 
-mod columns;
+pub(crate) mod columns;
 mod consistency;
 
 pub use consistency::{Consistency, repair, repair_forecast};
@@ -193,6 +193,27 @@ impl Candles {
             future: self.future.clone(),
             missing: self.missing,
         }
+    }
+
+    /// The market as it stood before a bar: the bars up to it, and the times of all others as those to predict.
+    ///
+    /// # Panics
+    /// If there are fewer bars.
+    #[must_use]
+    pub fn before(&self, bar: usize) -> Self {
+        Self {
+            name: self.name.clone(),
+            rows: self.rows[..bar].to_vec(),
+            stamps: self.stamps[..bar].to_vec(),
+            future: self.stamps[bar..].iter().chain(&self.future).copied().collect(),
+            missing: self.missing,
+        }
+    }
+
+    /// The same market under another name, and so with random numbers of its own.
+    #[must_use]
+    pub fn renamed(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
     }
 
     fn check(&self) -> Result<()> {

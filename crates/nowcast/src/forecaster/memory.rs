@@ -110,7 +110,7 @@ mod tests {
             horizon: 200,
             decode: Decode::Sample,
             uncached_xpos: false,
-            observe: false,
+            observe: super::super::plans::Observe::Nothing,
         }
     }
 

@@ -37,6 +37,17 @@ pub(crate) trait PlanShape: Copy + Eq + Hash {
     fn rows_per_sample(&self) -> usize;
 }
 
+/// What a plan keeps for inspection, beside what the forecast needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Observe {
+    /// Nothing.
+    Nothing,
+    /// What later steps go on from: KV caches, tokens, logits. The operations are those of a forecast.
+    State,
+    /// Every stage, all tokens carried to the end.
+    Stages,
+}
+
 /// A plan with its memory.
 pub(crate) struct Ready<M: Planned> {
     pub(crate) tensors: M::Tensors,

@@ -54,6 +54,7 @@ pub(super) fn against_double(stored: &Stored<'_>, ours: &[f64]) -> Check {
     let reference = reference_error(stored);
     let limit = (REFERENCE_FACTOR * reference).max(LEAST_RELATIVE_LIMIT * largest(stored.double));
     let mut check = Check::new(stored.name, error, Some(reference), limit);
+    check.largest = Some(largest(stored.double));
     check.pass &= largest_difference(ours, stored.single) <= limit + reference;
     check
 }

@@ -14,10 +14,12 @@ use std::sync::Arc;
 
 use nowcast_engine::cpu::CpuDevice;
 use nowcast_engine::device::Device;
+use nowcast_engine::dtype::Dtype;
 use serde::Serialize;
 
 use crate::family::ModelFamily;
 use crate::{Error, Result};
+pub(crate) use kronos::Twin as KronosTwin;
 
 /// All cases of a folder.
 #[derive(Debug, Clone, Serialize)]
@@ -55,6 +57,9 @@ pub struct Check {
     pub error: f64,
     /// The reference's own f32 error, where both precisions are stored.
     pub reference_error: Option<f64>,
+    /// The tensor's largest value, where it is compared with f64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest: Option<f64>,
     /// The largest error allowed.
     pub limit: f64,
     /// Whether the error is within the limit.
@@ -64,7 +69,7 @@ pub struct Check {
 impl Check {
     fn new(tensor: impl Into<String>, error: f64, reference_error: Option<f64>, limit: f64) -> Self {
         // A NaN error never passes.
-        Self { tensor: tensor.into(), error, reference_error, limit, pass: error <= limit }
+        Self { tensor: tensor.into(), error, reference_error, largest: None, limit, pass: error <= limit }
     }
 }
 
@@ -72,6 +77,7 @@ impl Check {
 struct Setting {
     device: Arc<dyn Device>,
     eager: bool,
+    dtype: Dtype,
 }
 
 /// Runs every case below `folder` on the CPU, its memory poisoned. See [`verify_on`].
@@ -98,7 +104,30 @@ pub fn verify_on(
     eager: bool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Report> {
-    let setting = Setting { device, eager };
+    run(&Setting { device, eager, dtype: Dtype::F32 }, folder, family, progress)
+}
+
+/// Runs every case below `folder` in a dtype. Limits are those of f32: what another dtype is off by is told by
+/// [`Check::error`] beside [`Check::largest`], and [`Check::pass`] says nothing.
+///
+/// # Errors
+/// The folder cannot be read or holds no case.
+pub fn measure_dtype(
+    device: Arc<dyn Device>,
+    folder: &Path,
+    family: Option<ModelFamily>,
+    dtype: Dtype,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Report> {
+    run(&Setting { device, eager: false, dtype }, folder, family, progress)
+}
+
+fn run(
+    setting: &Setting,
+    folder: &Path,
+    family: Option<ModelFamily>,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Report> {
     // The name of a case is that of its folder, which `.` does not tell.
     let folder = &std::fs::canonicalize(folder).map_err(|error| Error::file(folder, error))?;
     let folders = cases(folder)?;
@@ -112,8 +141,8 @@ pub fn verify_on(
                 continue;
             }
             of_case if family.is_some() && of_case != family => continue,
-            None | Some(ModelFamily::Toto) => toto::verify(case, &setting),
-            Some(ModelFamily::Kronos) => kronos::verify(case, &setting),
+            None | Some(ModelFamily::Toto) => toto::verify(case, setting),
+            Some(ModelFamily::Kronos) => kronos::verify(case, setting),
         };
         let (failure, checks) = match result {
             Ok(checks) => (None, checks),

@@ -14,8 +14,8 @@ use serde::Deserialize;
 use super::compare::{SampledQuantile, Stored, against_double, against_single, largest, mutual_bound, sampled};
 use super::{Check, Setting};
 use crate::checkpoint::{Checkpoint, ModelSource};
-use crate::forecaster::plans::Ready;
-use crate::forecaster::prepare_series::prepare;
+use crate::forecaster::plans::{Observe, Ready};
+use crate::forecaster::prepare_series::{prepare, write};
 use crate::forecaster::{Decode, ForecastOptions, Forecaster, Xpos};
 use crate::series::Series;
 use crate::toto::config::TotoConfig;
@@ -158,13 +158,13 @@ impl Case<'_> {
     }
 
     fn load(&self, labels: bool) -> Result<Toto> {
-        let options = LoadOptions { eager: self.setting.eager, variate_labels: labels, ..LoadOptions::default() };
+        let options = LoadOptions { eager: self.setting.eager, variate_labels: labels, dtype: self.setting.dtype };
         load(&*self.setting.device, self.folder, self.config()?, options)
     }
 
     fn forecaster(&self, labels: bool) -> Result<Forecaster> {
         let (folder, config) = (self.folder.to_owned(), self.config()?);
-        let options = LoadOptions { eager: self.setting.eager, variate_labels: labels, ..LoadOptions::default() };
+        let options = LoadOptions { eager: self.setting.eager, variate_labels: labels, dtype: self.setting.dtype };
         let (shape, device) = (config.clone(), Arc::clone(&self.setting.device));
         Forecaster::new(config, usize::MAX, Box::new(move || load(&*device, &folder, shape.clone(), options)))
     }
@@ -282,18 +282,11 @@ impl Case<'_> {
             horizon,
             decode,
             uncached_xpos,
-            observe: true,
+            observe: Observe::Stages,
         };
         let mut ready = Ready::new(model, shape)?;
-        let gather = |part: fn(&crate::forecaster::prepare_series::Prepared) -> &[f32]| -> Vec<f32> {
-            prepared.iter().flat_map(part).copied().collect()
-        };
+        write(&mut ready, prepared.iter());
         let executable = &mut ready.executable;
-        executable.write(ready.tensors.values, &gather(|one| &one.values));
-        executable.write(ready.tensors.mask, &gather(|one| &one.mask));
-        let groups: Vec<i32> = prepared.iter().flat_map(|one| &one.groups).copied().collect();
-        executable.write_integers(ready.tensors.groups, &groups);
-        executable.write_integers(ready.tensors.streams, &groups);
         if let Some(future) = ready.tensors.future {
             let known = self.arguments.prediction_length;
             let rows = series.iter().flat_map(|one| one.future().chunks(known));

@@ -17,6 +17,7 @@ use super::config::CANDLE_FIELDS;
 use super::embedding::TokenRows;
 use super::weights::TIME_TABLES;
 use crate::Result;
+use crate::forecaster::plans::Observe;
 
 /// What happens to tokens older than the model's context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -38,8 +39,8 @@ pub(crate) struct Shape {
     /// Tokens in the window; at least the horizon.
     pub(crate) max_context: usize,
     pub(crate) window: Window,
-    /// Keep every stage for comparison.
-    pub(crate) observe: bool,
+    /// What is kept for inspection.
+    pub(crate) observe: Observe,
 }
 
 impl Shape {
@@ -62,6 +63,8 @@ pub(crate) struct KronosPlan {
     pub(crate) output: Tensor,
     /// Stages by the names of the goldens, if observed.
     pub(crate) observed: Vec<(String, Tensor)>,
+    /// The KV caches of the predictor's blocks and of the attention between tokens, kept if the state is observed.
+    pub(crate) caches: Vec<LayerCache>,
 }
 
 /// A plan being written down.
@@ -76,6 +79,7 @@ pub(super) struct Forward<'a> {
     /// `[series, samples, horizon · 2]` i32
     pub(super) generated: Tensor,
     pub(super) observed: Vec<(String, Tensor)>,
+    pub(super) kept_caches: Vec<LayerCache>,
 }
 
 /// The newest token of every series or path: what the next one is drawn from.
@@ -101,9 +105,9 @@ impl Kronos {
         forward.generate(tokens);
         let output = forward.decode_generated(&decoder);
         forward.plan.keep(output);
-        let Forward { plan, stamps, streams, observed, .. } = forward;
+        let Forward { plan, stamps, streams, observed, kept_caches: caches, .. } = forward;
         let plan = Arc::new(plan.finish().map_err(|error| crate::Error::Memory(error.to_string()))?);
-        Ok(KronosPlan { plan, candles, stamps, streams, output, observed })
+        Ok(KronosPlan { plan, candles, stamps, streams, output, observed, caches })
     }
 }
 
@@ -117,12 +121,21 @@ impl<'a> Forward<'a> {
         let stamps = plan.input(Element::I32, context.plus(shape.horizon).times_batch(), TIME_TABLES.len());
         let streams = plan.input(Element::I32, Rows::batch(), 1);
         let generated = plan.tensor_of(Element::I32, Rows::batch().times_samples(), 2 * shape.horizon);
-        Self { model, shape, plan, context, stamps, streams, generated, observed: Vec::new() }
+        Self { model, shape, plan, context, stamps, streams, generated, observed: Vec::new(), kept_caches: Vec::new() }
     }
 
     /// Keeps a stage for comparison.
     pub(super) fn observe(&mut self, name: impl Into<String>, tensor: Tensor) {
-        if self.shape.observe {
+        self.observe_at(Observe::Stages, name, tensor);
+    }
+
+    /// Keeps what later steps go on from.
+    fn observe_state(&mut self, name: impl Into<String>, tensor: Tensor) {
+        self.observe_at(Observe::State, name, tensor);
+    }
+
+    fn observe_at(&mut self, level: Observe, name: impl Into<String>, tensor: Tensor) {
+        if self.shape.observe >= level {
             self.plan.keep(tensor);
             self.observed.push((name.into(), tensor));
         }
@@ -159,11 +172,11 @@ impl<'a> Forward<'a> {
         }
         self.plan.stage("tokenizer quantiser");
         let z = self.plan.linear(weights.quant_embed, x);
-        self.observe("z", z);
+        self.observe_state("z", z);
         let tokens = self.plan.tensor_of(Element::I32, z.rows, 2);
         let first_bits = self.model.tokenizer_config.bits.s1;
         self.plan.push(Operation::QuantiseBits(operation::QuantiseBits { input: z, first_bits, output: tokens }));
-        self.observe("tokens", tokens);
+        self.observe_state("tokens", tokens);
         tokens
     }
 
@@ -198,7 +211,7 @@ impl<'a> Forward<'a> {
             x = self.block(stack, index, x, cache, pass);
         }
         let output = self.plan.linear(self.model.tokenizer.head, x);
-        self.observe("preds_norm", output);
+        self.observe_state("preds_norm", output);
         output
     }
 
@@ -209,6 +222,10 @@ impl<'a> Forward<'a> {
         let window = self.shared(0);
         let mut caches = self.caches(stack, window, horizon - 1);
         caches.push(self.dependency_cache(window, horizon - 1));
+        if self.shape.observe >= Observe::State {
+            caches.iter().flat_map(LayerCache::tensors).for_each(|tensor| self.plan.keep(tensor));
+            self.kept_caches.clone_from(&caches);
+        }
         let hidden = self.hidden_of_context(tokens, 0, &caches);
         let first = self.newest(hidden, Rows::batch(), &caches);
         self.plan.begin_decode();
@@ -232,7 +249,7 @@ impl<'a> Forward<'a> {
             self.draw(&newest, step);
         }
         let generated = self.generated;
-        self.observe("generated", generated);
+        self.observe_state("generated", generated);
     }
 
     /// The context tokens that are in the window beside `own` own ones, through all layers into the caches.
@@ -306,8 +323,8 @@ impl<'a> Forward<'a> {
         }
         let s2_logits = self.fine_logits(output, hidden);
         self.sample(s2_logits, false, step, 1);
-        self.observe(format!("s1_logits.{step}"), newest.s1_logits);
-        self.observe(format!("s2_logits.{step}"), s2_logits);
+        self.observe_state(format!("s1_logits.{step}"), newest.s1_logits);
+        self.observe_state(format!("s2_logits.{step}"), s2_logits);
     }
 
     fn sample(&mut self, logits: Tensor, shared: bool, step: usize, position: usize) {

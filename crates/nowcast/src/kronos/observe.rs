@@ -10,13 +10,14 @@ use super::Kronos;
 use super::config::CANDLE_FIELDS;
 use super::embedding::TokenRows;
 use super::forward::{Forward, KronosPlan, Shape};
+use crate::forecaster::plans::Observe;
 use crate::{Error, Result};
 
 impl Kronos {
     /// Tokens, their decoding, hidden states, and logits after the last candle. The coarse tokens that the fine logits
     /// follow are written to `streams`, `[series, 2]`, each with a fine one that is not looked at. Other than in a forecast, `output` is `[series, context, 6]`.
     pub(crate) fn plan_stages(&self, shape: Shape) -> Result<KronosPlan> {
-        let mut forward = Forward::new(self, Shape { horizon: 1, observe: true, ..shape });
+        let mut forward = Forward::new(self, Shape { horizon: 1, observe: Observe::Stages, ..shape });
         let context = forward.context;
         let candles = forward.plan.input(Element::F32, context.times_batch(), CANDLE_FIELDS);
         let coarse = forward.plan.input(Element::I32, Rows::batch(), 2);
@@ -55,8 +56,8 @@ impl Kronos {
         let s2_logits = forward.fine_logits(answer, last);
         forward.observe("s2_logits_step", s2_logits);
 
-        let Forward { plan, stamps, observed, .. } = forward;
+        let Forward { plan, stamps, observed, kept_caches: caches, .. } = forward;
         let plan = Arc::new(plan.finish().map_err(|error| Error::Memory(error.to_string()))?);
-        Ok(KronosPlan { plan, candles, stamps, streams: coarse, output, observed })
+        Ok(KronosPlan { plan, candles, stamps, streams: coarse, output, observed, caches })
     }
 }

@@ -16,6 +16,7 @@ use super::Toto;
 use super::config::LayerKind;
 use super::weights::{HeadWeights, LayerWeights};
 use crate::Result;
+use crate::forecaster::plans::Observe;
 
 /// xPos positions are divided by this (`scale_base` of the reference's rotary embedding).
 const XPOS_SCALE_BASE: f32 = 512.0;
@@ -47,8 +48,8 @@ pub(crate) struct Shape {
     pub(crate) decode: Decode,
     /// Anchor xPos at the context throughout, as without a KV cache.
     pub(crate) uncached_xpos: bool,
-    /// Keep every stage for inspection.
-    pub(crate) observe: bool,
+    /// What is kept for inspection.
+    pub(crate) observe: Observe,
 }
 
 /// A plan and the tensors the host reads and writes.
@@ -67,6 +68,8 @@ pub(crate) struct TotoPlan {
     pub(crate) output: Output,
     /// Stages by the names of the goldens, if observed.
     pub(crate) observed: Vec<(String, Tensor)>,
+    /// The KV cache of each time-wise layer, kept if the state is observed.
+    pub(crate) caches: Vec<LayerCache>,
 }
 
 /// What the host reads.
@@ -140,9 +143,13 @@ impl Toto {
             Decode::Exact => Output::Mixture(forward.mixture(&prediction)),
             Decode::Mean | Decode::Sample => Output::Paths(forward.decode(prediction, state, streams, future)),
         };
-        let Forward { plan, observed, .. } = forward;
+        let caches: Vec<LayerCache> = forward.caches.iter().flatten().copied().collect();
+        let Forward { mut plan, observed, .. } = forward;
+        if shape.observe >= Observe::State {
+            caches.iter().flat_map(LayerCache::tensors).for_each(|tensor| plan.keep(tensor));
+        }
         let plan = Arc::new(plan.finish().map_err(|error| crate::Error::Memory(error.to_string()))?);
-        Ok(TotoPlan { plan, values, mask, groups, streams, future, output, observed })
+        Ok(TotoPlan { plan, values, mask, groups, streams, future, output, observed, caches })
     }
 
     fn rotary(&self) -> Rotary {
@@ -165,7 +172,11 @@ impl Forward<'_> {
 
     /// Time steps of a predicted patch that the horizon needs.
     fn positions(&self, step: usize) -> usize {
-        if self.shape.observe { self.patch() } else { self.patch().min(self.shape.horizon - step * self.patch()) }
+        if self.shape.observe == Observe::Stages {
+            self.patch()
+        } else {
+            self.patch().min(self.shape.horizon - step * self.patch())
+        }
     }
 
     fn reserve_caches(&mut self) {
@@ -183,7 +194,7 @@ impl Forward<'_> {
     }
 
     fn observe(&mut self, name: &str, tensor: Tensor) {
-        if self.shape.observe {
+        if self.shape.observe == Observe::Stages {
             self.plan.keep(tensor);
             self.observed.push((name.to_owned(), tensor));
         }
@@ -238,7 +249,7 @@ impl Forward<'_> {
         let mut pass = everything;
         for (index, layer) in model.weights.layers.iter().enumerate() {
             self.plan.stage(format!("layer {index}"));
-            if !self.shape.observe && Some(index) == last_time_layer {
+            if self.shape.observe != Observe::Stages && Some(index) == last_time_layer {
                 x = self.last_time_layer(index, layer, x, everything);
                 pass = only_last;
             } else {

@@ -1,8 +1,8 @@
-//! `nowcast bench`: forecasts of synthetic input, timed.
+//! `nowcast bench`: one way to run a model, timed on synthetic input, or all of them beside each other.
 
+mod comparison;
 mod roofline;
 mod summary;
-mod synthetic;
 mod workload;
 
 use std::fmt::Write;
@@ -23,6 +23,9 @@ use workload::Workload;
 
 pub(crate) fn run(arguments: &BenchArguments) -> Result<()> {
     workload::check(arguments)?;
+    if arguments.compare || !arguments.files.is_empty() {
+        return comparison::run(arguments);
+    }
     if arguments.roofline {
         return roofline::run(arguments);
     }

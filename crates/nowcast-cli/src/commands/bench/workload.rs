@@ -8,7 +8,7 @@ use nowcast::forecaster::{Counters, DEFAULT_PATHS, DEFAULT_SAMPLES};
 use nowcast::{CandleForecaster, CandleOptions, Candles, Error, ForecastOptions, Forecaster, Result, Series};
 use serde_json::{Map, Value, json};
 
-use super::synthetic;
+use super::super::synthetic::Synthetic;
 use crate::arguments::{BenchArguments, FilterName, ModeName, WindowName, spelled};
 use crate::model;
 
@@ -44,7 +44,8 @@ impl Workload {
         mode: ModeName,
     ) -> Result<Self> {
         let (model, run) = (&arguments.model.model, &arguments.model.run);
-        let items = 0..arguments.batch;
+        let BenchArguments { context, variates, horizon, batch, .. } = *arguments;
+        let (synthetic, items) = (Synthetic { context, variates, horizon }, 0..batch);
         match located {
             Located::Toto(source) => {
                 model::refuse_candle_flags(model, &[arguments.candles.given()])?;
@@ -53,7 +54,7 @@ impl Workload {
                 options.context = Some(arguments.context);
                 options.samples = (samples > 0).then_some(samples);
                 options.memory_limit = run.memory_limit;
-                let series = items.map(|item| synthetic::series(arguments, item)).collect::<Result<_>>()?;
+                let series = items.map(|item| synthetic.series(item)).collect::<Result<_>>()?;
                 let forecaster = model::load_series_on(source, run, device, mode)?;
                 Ok(Self::Series { forecaster, series, options })
             }
@@ -64,7 +65,7 @@ impl Workload {
                 options.context = Some(arguments.context);
                 options.samples = Some(arguments.samples.unwrap_or(DEFAULT_PATHS));
                 options.memory_limit = run.memory_limit;
-                let markets = items.map(|item| synthetic::candles(arguments, item)).collect::<Result<_>>()?;
+                let markets = items.map(|item| synthetic.candles(item)).collect::<Result<_>>()?;
                 let forecaster = model::load_candles_on(source, run, device, mode)?;
                 Ok(Self::Candles { forecaster, markets, options })
             }

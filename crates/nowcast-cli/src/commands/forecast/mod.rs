@@ -3,18 +3,18 @@
 mod candles;
 mod series;
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nowcast::data::{ReadOptions, Table, Times};
 use nowcast::family::Located;
 use nowcast::forecaster::Counters;
 use nowcast::{Error, Result};
-use nowcast_cli::output::{Answer, Format, check_target, render, same_file, write_file};
+use nowcast_cli::output::{Answer, Format, render, write_file};
 use nowcast_cli::plot::{self, ChartFormat};
 use serde_json::{Value, json};
 
-use super::print;
+use super::{files, params, print};
 use crate::arguments::{ForecastArguments, OutputName};
 use crate::{message, model};
 
@@ -22,21 +22,18 @@ use crate::{message, model};
 const PIPE_WIDTH: Option<usize> = None;
 
 /// Forecasts; `stats` tells counters and times too.
-pub(crate) fn run(arguments: &ForecastArguments, stats: bool) -> Result<()> {
-    let format = format(arguments)?;
-    let chart = arguments.plot.as_deref().map(|path| Ok((path, ChartFormat::of(path)?))).transpose()?;
-    if let Some(level) = arguments.quantiles.iter().find(|level| !(0.0 < **level && **level < 1.0)) {
-        return Err(Error::Setting(format!("--quantiles {level}: a level lies between 0 and 1, such as 0.9")));
-    }
-    check_files(arguments)?;
-    let tables = read(arguments)?;
+pub(crate) fn run(mut arguments: Box<ForecastArguments>, stats: bool) -> Result<()> {
+    let targets = Targets::of(&arguments)?;
+    let tables = read(&arguments)?;
+    tune(&mut arguments, &tables)?;
+    let arguments = &*arguments;
     let answer = match model::locate(&arguments.model.model, &arguments.model.run)? {
         Located::Toto(source) => series::forecast(arguments, &tables, &source, stats)?,
         Located::Kronos(source) => candles::forecast(arguments, &tables, &source, stats)?,
     };
     // Nothing is said or written before all of it is there.
-    let chart = chart.map(|(path, format)| Ok((path, plot::render(&answer, format)?))).transpose()?;
-    let bytes = render(&answer, format, PIPE_WIDTH)?;
+    let chart = targets.chart.map(|(path, format)| Ok((path, plot::render(&answer, format)?))).transpose()?;
+    let bytes = render(&answer, targets.format, PIPE_WIDTH)?;
     for note in &answer.notes {
         message::say("note", note);
     }
@@ -46,57 +43,57 @@ pub(crate) fn run(arguments: &ForecastArguments, stats: bool) -> Result<()> {
         }
     }
     if let Some((path, chart)) = chart {
-        write_file(path, &chart)?;
+        write_file(&path, &chart)?;
     }
-    match out(arguments) {
-        Some(path) => write_file(path, &bytes),
+    match targets.out {
+        Some(path) => write_file(&path, &bytes),
         None => print(&bytes),
     }
 }
 
-/// The file for the answer; `-` is the standard output.
-fn out(arguments: &ForecastArguments) -> Option<&Path> {
-    arguments.out.as_deref().filter(|path| *path != Path::new("-"))
+/// Where the answer goes, and as what.
+struct Targets {
+    out: Option<PathBuf>,
+    format: Format,
+    chart: Option<(PathBuf, ChartFormat)>,
 }
 
-fn format(arguments: &ForecastArguments) -> Result<Format> {
-    let format = match arguments.output {
-        OutputName::Table => Format::Table,
-        OutputName::Csv => Format::Csv,
-        OutputName::Json => Format::Json,
-        #[cfg(feature = "parquet")]
-        OutputName::Parquet => Format::Parquet,
+impl Targets {
+    /// Checks all that can be wrong before a file is read.
+    fn of(arguments: &ForecastArguments) -> Result<Self> {
+        let out = files::out(arguments.out.as_deref());
+        let format = files::format(arguments.output, out)?;
+        if arguments.paths && arguments.output != OutputName::Json {
+            return Err(Error::Setting("--paths belongs to the JSON output: add --output json".into()));
+        }
+        let chart =
+            arguments.plot.as_deref().map(|path| Ok((path.to_path_buf(), ChartFormat::of(path)?))).transpose()?;
+        if let Some(level) = arguments.quantiles.iter().find(|level| !(0.0 < **level && **level < 1.0)) {
+            return Err(Error::Setting(format!("--quantiles {level}: a level lies between 0 and 1, such as 0.9")));
+        }
+        let inputs = arguments.files.iter().chain(&arguments.future_times).chain(&arguments.params);
+        files::check(inputs.map(PathBuf::as_path), [out, arguments.plot.as_deref()].into_iter().flatten())?;
+        Ok(Self { out: out.map(PathBuf::from), format, chart })
+    }
+}
+
+/// Where no flag says otherwise, takes what was tuned for the symbols.
+fn tune(arguments: &mut ForecastArguments, tables: &[Table]) -> Result<()> {
+    let Some(path) = &arguments.params else { return Ok(()) };
+    let tuned = params::read(path, std::slice::from_ref(&arguments.model.model))?;
+    let series = |table: &Table| -> Vec<String> {
+        table.columns.iter().map(|column| format!("{}/{}", table.name, column.name)).collect()
     };
-    if !format.is_text() && out(arguments).is_none() {
-        return Err(Error::Setting("Parquet is not for the screen: name a file with --out FILE".into()));
-    }
-    if arguments.paths && arguments.output != OutputName::Json {
-        return Err(Error::Setting("--paths belongs to the JSON output: add --output json".into()));
-    }
-    Ok(format)
-}
-
-/// Nothing is computed that could not be written, and no input is lost to an output.
-fn check_files(arguments: &ForecastArguments) -> Result<()> {
-    let mut inputs: Vec<&Path> = Vec::new();
-    for input in &arguments.files {
-        if inputs.iter().any(|other| same_file(other, input)) {
-            return Err(Error::Setting(format!("{} is given twice: once is enough", input.display())));
-        }
-        inputs.push(input);
-    }
-    let mut outputs: Vec<&Path> = Vec::new();
-    inputs.extend(arguments.future_times.as_deref());
-    for output in [out(arguments), arguments.plot.as_deref()].into_iter().flatten() {
-        check_target(output)?;
-        if inputs.iter().chain(&outputs).any(|other| same_file(other, output)) {
-            return Err(Error::Setting(format!(
-                "{} would be overwritten, but it is also another file of this run: name a new one",
-                output.display()
-            )));
-        }
-        outputs.push(output);
-    }
+    let names: Vec<String> = tables.iter().flat_map(series).collect();
+    let tuned = params::common(&tuned, names.iter().map(String::as_str))?;
+    arguments.context = arguments.context.or(tuned.context);
+    arguments.samples = arguments.samples.or(tuned.samples);
+    arguments.point = arguments.point.or(tuned.rule()?);
+    let candles = &mut *arguments.candles;
+    candles.temperature = candles.temperature.or(tuned.temperature);
+    candles.top_k = candles.top_k.or(tuned.top_k);
+    candles.top_p = candles.top_p.or(tuned.top_p);
+    candles.clip = candles.clip.or(tuned.clip);
     Ok(())
 }
 

@@ -1,25 +1,32 @@
-//! What happens to the sums of one panel before they are written.
+//! What happens to the sums of one row and panel before they are written.
 
 use super::PANEL;
-use super::pack::Layout;
+use super::layout::Layout;
 use crate::cpu::math::silu;
 use crate::cpu::vector::Vector;
 
-/// Scales the sums of one row by the norm, adds the bias and applies the gate; the results come first in `sums`.
-#[inline(always)]
-pub(super) fn finish<V: Vector>(sums: &mut [f32; PANEL], scale: f32, bias: Option<&[f32]>, layout: Layout) {
-    let scale = V::splat(scale);
-    for column in (0..PANEL).step_by(V::LANES) {
-        let mut value = V::from_slice(&sums[column..]).mul(scale);
-        if let Some(bias) = bias {
-            value = value.add(V::from_slice(&bias[column..]));
+/// The sums of one row and panel, and what they are scaled by and added to.
+pub(super) struct Finish<'a> {
+    pub(super) sums: &'a [f32; PANEL],
+    pub(super) scale: f32,
+    /// `[32]`
+    pub(super) bias: Option<&'a [f32]>,
+    pub(super) layout: Layout,
+}
+
+impl Finish<'_> {
+    /// The results of neighbouring columns, from one on: scaled by the norm, with the bias, and gated.
+    #[inline(always)]
+    pub(super) fn results<V: Vector>(&self, column: usize) -> V {
+        match self.layout {
+            Layout::Plain => self.scaled(column),
+            Layout::Gated(_) => silu(self.scaled::<V>(column)).mul(self.scaled(PANEL / 2 + column)),
         }
-        value.to_slice(&mut sums[column..]);
     }
-    if let Layout::Gated(_) = layout {
-        for column in (0..PANEL / 2).step_by(V::LANES) {
-            let gate = silu(V::from_slice(&sums[column..]));
-            gate.mul(V::from_slice(&sums[PANEL / 2 + column..])).to_slice(&mut sums[column..]);
-        }
+
+    #[inline(always)]
+    fn scaled<V: Vector>(&self, column: usize) -> V {
+        let value = V::from_slice(&self.sums[column..]).mul(V::splat(self.scale));
+        self.bias.map_or(value, |bias| value.add(V::from_slice(&bias[column..])))
     }
 }

@@ -1,18 +1,46 @@
 //! Linear layers: `y = x * W^T + b` on packed weights, with what surrounds them fused in.
 //!
-//! An output element is the sum of blocks of [`depth_block`] inputs, each one chain of multiply-adds in order, and the
-//! blocks are added in order. So its digits do not depend on the number of rows, the range of columns, the number of
-//! threads, or the instruction set (the portable one apart, which rounds products).
+//! The rows of a call are first rearranged (and rounded, for bf16 and int8) into an [`Operand`], then multiplied with
+//! panels of 32 columns.
+//!
+//! - f32: an output element is the sum of blocks of [`depth_block`] inputs, each one chain of multiply-adds in order,
+//!   and the blocks are added in order. So its digits do not depend on the number of rows, the range of columns, the
+//!   number of threads, or the instruction set (the portable one apart, which rounds products).
+//! - bf16: weights and rows are rounded, ties to even, and then multiplied as f32. Products of two bf16 are exact, so
+//!   the sums have the same digits on every instruction set.
+//! - int8: weights have one scale for each output, rows one each; sums of integers are exact.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `call` | a call, and how it is cut into tasks |
+//! | `layout`, `pack` | weights in the order in which the kernels read them |
+//! | `rounding` | what bf16 and int8 make of a value |
+//! | `operand` | the rows of a call in the order in which the kernels read them |
+//! | `float`, `tile` | f32 and bf16 |
+//! | `integer` | int8 |
+//! | `narrow` | f32 layers of few inputs, in f64 |
+//! | `norm`, `epilogue`, `output` | what surrounds a product |
 
 mod call;
 mod epilogue;
+mod float;
+mod integer;
+mod layout;
 mod narrow;
 mod norm;
+mod operand;
+mod output;
 mod pack;
+mod rounding;
+mod tile;
 
-pub use call::{Addend, LinearCall};
+pub use call::LinearCall;
+pub use layout::{GateHalf, Layout};
 pub(crate) use narrow::MOST_INPUTS as MOST_NARROW_INPUTS;
-pub use pack::{GateHalf, Layout, PackedLinear};
+pub use operand::Operand;
+pub use output::Addend;
+pub use pack::{PackedLinear, Shape};
+pub use rounding::MOST_INT8_INPUTS;
 
 /// Columns of a packed panel.
 pub(crate) const PANEL: usize = 32;

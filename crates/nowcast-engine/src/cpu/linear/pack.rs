@@ -1,65 +1,72 @@
 //! Weights rearranged once, in the order in which the kernel reads them.
 //!
-//! A panel holds 32 columns for every input, input by input: `panel[input][column]`. Panels follow each other without a
-//! gap, so one forecast reads the weights as one stream. The last panel is filled up with zeros.
+//! A panel holds 32 columns for every input, in words of 32 bits: one f32, two bf16 or four int8 of as many inputs that
+//! follow each other. Words are ordered `[inputs / per word][column]`. Panels follow each other without a gap, so one
+//! forecast reads the weights as one stream. The last panel and the last word are filled up with zeros.
 
 use super::PANEL;
+use super::layout::Layout;
+use super::rounding::{MOST_INT8_INPUTS, OFFSET, bf16_bits, int8_scales, magnitude, quantised};
 use crate::cpu::memory::Pages;
 use crate::cpu::pool::ThreadPool;
+use crate::dtype::Dtype;
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Values in a cache line.
+/// Words in a cache line.
 const LINE: usize = 16;
 
-/// Which half of the weight rows is the gate of a gated layer.
+/// Shape and numbers of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GateHalf {
-    /// Rows `0..outputs` are the gate, rows `outputs..2 * outputs` the values.
-    First,
-    /// The other way round.
-    Second,
+pub struct Shape {
+    /// What the columns of a panel are.
+    pub layout: Layout,
+    /// Outputs per row: half the weight rows for [`Layout::Gated`].
+    pub outputs: usize,
+    /// Inputs per row.
+    pub inputs: usize,
+    /// In what numbers it is kept.
+    pub dtype: Dtype,
 }
 
-/// What the columns of a panel are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
-    /// One weight row per output.
-    Plain,
-    /// Two weight rows per output, `silu(gate) * value`: a panel holds 16 gates, then their 16 values.
-    Gated(GateHalf),
-}
-
-impl Layout {
-    /// Outputs of one panel.
-    pub(super) fn panel_outputs(self) -> usize {
-        match self {
-            Self::Plain => PANEL,
-            Self::Gated(_) => PANEL / 2,
-        }
+impl Shape {
+    fn panels(&self) -> usize {
+        self.outputs.div_ceil(self.layout.panel_outputs())
     }
 
-    /// The weight row behind a column of a panel, none for padding.
-    fn weight_row(self, panel: usize, column: usize, outputs: usize) -> Option<usize> {
-        let width = self.panel_outputs();
-        let output = panel * width + column % width;
-        let second_half = match self {
-            Self::Plain => false,
-            Self::Gated(GateHalf::First) => column >= width,
-            Self::Gated(GateHalf::Second) => column < width,
-        };
-        (output < outputs).then_some(if second_half { outputs + output } else { output })
+    /// Words of a panel.
+    fn panel_words(&self) -> usize {
+        self.inputs.div_ceil(inputs_per_word(self.dtype)) * PANEL
     }
 }
 
-/// The packed weights and bias of a linear layer, in `f32`.
+/// Inputs that share a word.
+pub(super) fn inputs_per_word(dtype: Dtype) -> usize {
+    match dtype {
+        Dtype::F32 => 1,
+        Dtype::Bf16 => 2,
+        Dtype::Int8 => 4,
+    }
+}
+
+/// The packed weights and bias of a linear layer.
 pub struct PackedLinear {
-    outputs: usize,
-    inputs: usize,
-    layout: Layout,
-    /// The panels, from `start` on.
+    shape: Shape,
+    /// The panels.
     weights: Pages,
     /// The bias in the order of the panels' columns.
     bias: Option<Vec<f32>>,
+    /// One for each panel, for int8.
+    quantised: Vec<QuantisedPanel>,
+}
+
+/// What turns the sums of integers of a panel's columns into numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QuantisedPanel {
+    /// One unit of the weights.
+    pub(super) scales: [f32; PANEL],
+    /// What the offset of the rows' bytes adds to the sums.
+    pub(super) excesses: [i32; PANEL],
 }
 
 impl PackedLinear {
@@ -69,123 +76,196 @@ impl PackedLinear {
     /// is called once per row, from any thread. The bias has one value per weight row.
     ///
     /// # Panics
-    /// If `inputs` or `outputs` is 0, or the bias has another length.
+    /// If `inputs` or `outputs` is 0, the bias has another length, or int8 has more than [`MOST_INT8_INPUTS`].
     pub fn pack(
-        layout: Layout,
-        outputs: usize,
-        inputs: usize,
+        shape: Shape,
         weight_row: impl Fn(usize, &mut [f32]) + Sync,
         bias: Option<&[f32]>,
         pool: &ThreadPool,
     ) -> Self {
+        let Shape { layout, outputs, inputs, dtype } = shape;
         assert!(inputs > 0 && outputs > 0, "a linear layer needs at least one input and one output");
+        assert!(dtype != Dtype::Int8 || inputs <= MOST_INT8_INPUTS, "{inputs} inputs are too many for int8");
         let rows = outputs * (PANEL / layout.panel_outputs());
         assert!(bias.is_none_or(|bias| bias.len() == rows), "the bias needs one value per weight row ({rows})");
-        let panels = outputs.div_ceil(layout.panel_outputs());
+        let panels = shape.panels();
+        let blank = QuantisedPanel { scales: [0.0; PANEL], excesses: [0; PANEL] };
+        let mut quantised = vec![blank; if dtype == Dtype::Int8 { panels } else { 0 }];
         // The packing threads are the first to write these pages.
-        let mut weights = Pages::streamed(panels * inputs * PANEL);
-        let work = Mutex::new(weights.values_mut().chunks_exact_mut(inputs * PANEL).take(panels).enumerate());
+        let mut weights = Pages::streamed(panels * shape.panel_words());
+        let mut of_panels = quantised.iter_mut();
+        let parts = weights.words_mut().chunks_exact_mut(shape.panel_words()).take(panels).enumerate();
+        let work = Mutex::new(parts.map(|(panel, words)| (panel, words, of_panels.next())));
         pool.run(|_| {
-            // A line more than a row: columns at a distance of a power of two would share few cache sets.
-            let stride = inputs + LINE;
+            // Whole words, and a line more: columns at a distance of a power of two would share few cache sets.
+            let stride = inputs.next_multiple_of(4) + LINE;
             let mut columns = vec![0.0; PANEL * stride];
             loop {
                 let next = work.lock().unwrap_or_else(PoisonError::into_inner).next();
-                let Some((panel, packed)) = next else { break };
+                let Some((panel, words, quantised)) = next else { break };
                 for (index, column) in columns.chunks_exact_mut(stride).enumerate() {
                     match layout.weight_row(panel, index, outputs) {
                         Some(row) => weight_row(row, &mut column[..inputs]),
                         None => column.fill(0.0),
                     }
                 }
-                for (input, packed) in packed.chunks_exact_mut(PANEL).enumerate() {
-                    for (column, packed) in packed.iter_mut().enumerate() {
-                        *packed = columns[column * stride + input];
+                match dtype {
+                    Dtype::F32 => pack_words(words, &columns, |[value]| value.to_bits()),
+                    // The instruction for pairs of bf16 adds the upper half first.
+                    Dtype::Bf16 => pack_words(words, &columns, |[a, b]| bf16_bits(a) | bf16_bits(b) >> 16),
+                    Dtype::Int8 => {
+                        let QuantisedPanel { scales, excesses } = quantised.expect("int8 has one for each panel");
+                        for (index, column) in columns.chunks_exact_mut(stride).enumerate() {
+                            (scales[index], excesses[index]) = quantise(&mut column[..inputs]);
+                        }
+                        let byte = |value: f32| value as i8 as u8;
+                        pack_words(words, &columns, |values: [f32; 4]| u32::from_le_bytes(values.map(byte)));
                     }
                 }
             }
         });
         let columns = (0..panels * PANEL).map(|index| layout.weight_row(index / PANEL, index % PANEL, outputs));
         let bias = bias.map(|bias| columns.map(|row| row.map_or(0.0, |row| bias[row])).collect());
-        Self { outputs, inputs, layout, weights, bias }
+        Self { shape, weights, bias, quantised }
     }
 
     /// Outputs per row: half the weight rows for [`Layout::Gated`].
     pub fn outputs(&self) -> usize {
-        self.outputs
+        self.shape.outputs
     }
 
     /// Inputs per row.
     pub fn inputs(&self) -> usize {
-        self.inputs
+        self.shape.inputs
     }
 
     /// What the columns of a panel are.
     pub fn layout(&self) -> Layout {
-        self.layout
+        self.shape.layout
+    }
+
+    /// In what numbers the weights are kept.
+    pub fn dtype(&self) -> Dtype {
+        self.shape.dtype
     }
 
     /// Memory held, in bytes.
     pub fn bytes(&self) -> usize {
-        self.weights.len() + self.bias.as_ref().map_or(0, Vec::len) * size_of::<f32>()
+        let bias = self.bias.as_ref().map_or(0, |bias| size_of_val(&bias[..]));
+        self.weights.len() + bias + size_of_val(&self.quantised[..])
     }
 
-    /// The panels in order, each `[inputs, 32]`.
-    pub(super) fn panels(&self, panels: std::ops::Range<usize>) -> &[f32] {
-        let size = self.inputs * PANEL;
-        &self.weights.values()[panels.start * size..panels.end * size]
+    /// The words of some panels, in order.
+    pub(super) fn panels(&self, panels: Range<usize>) -> &[u32] {
+        let size = self.shape.panel_words();
+        &self.weights.words()[panels.start * size..panels.end * size]
     }
 
     /// The bias of a panel's columns.
     pub(super) fn panel_bias(&self, panel: usize) -> Option<&[f32]> {
         self.bias.as_ref().map(|bias| &bias[panel * PANEL..][..PANEL])
     }
+
+    /// Scales and excesses of a panel, for int8.
+    pub(super) fn panel_quantised(&self, panel: usize) -> &QuantisedPanel {
+        &self.quantised[panel]
+    }
+}
+
+/// Turns columns of `[32][stride]` into words of `N` inputs each.
+fn pack_words<const N: usize>(words: &mut [u32], columns: &[f32], word: impl Fn([f32; N]) -> u32) {
+    let stride = columns.len() / PANEL;
+    for (index, words) in words.chunks_exact_mut(PANEL).enumerate() {
+        for (column, packed) in words.iter_mut().enumerate() {
+            let first = column * stride + index * N;
+            *packed = word(std::array::from_fn(|input| columns[first + input]));
+        }
+    }
+}
+
+/// Replaces the weights of a column by integers; returns their unit and what the rows' offset adds to a sum.
+fn quantise(column: &mut [f32]) -> (f32, i32) {
+    let (scale, inverse) = int8_scales(magnitude(column));
+    let mut sum = 0;
+    for weight in column {
+        let integer = quantised(*weight, inverse);
+        sum += integer;
+        *weight = integer as f32;
+    }
+    (scale, OFFSET * sum)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::GateHalf;
     use super::*;
 
-    fn packed(layout: Layout, outputs: usize, inputs: usize, threads: usize) -> PackedLinear {
+    fn packed(layout: Layout, outputs: usize, inputs: usize, dtype: Dtype) -> PackedLinear {
         let fill = |row: usize, values: &mut [f32]| {
             assert_eq!(values.len(), inputs);
             for (input, value) in values.iter_mut().enumerate() {
                 *value = (row * 1000 + input) as f32 + 1.0;
             }
         };
-        PackedLinear::pack(layout, outputs, inputs, fill, None, &ThreadPool::new(threads))
+        PackedLinear::pack(Shape { layout, outputs, inputs, dtype }, fill, None, &ThreadPool::new(2))
     }
 
     #[test]
     fn a_plain_panel_holds_its_columns_input_by_input() {
-        let linear = packed(Layout::Plain, 40, 3, 2);
+        let linear = packed(Layout::Plain, 40, 3, Dtype::F32);
         let panels = linear.panels(0..2);
         assert_eq!(panels.as_ptr() as usize % 64, 0);
-        for (index, value) in panels.iter().enumerate() {
+        for (index, word) in panels.iter().enumerate() {
             let (panel, input, column) = (index / 96, index / 32 % 3, index % 32);
             let row = panel * 32 + column;
-            assert_eq!(*value, if row < 40 { (row * 1000 + input) as f32 + 1.0 } else { 0.0 });
+            assert_eq!(f32::from_bits(*word), if row < 40 { (row * 1000 + input) as f32 + 1.0 } else { 0.0 });
         }
     }
 
     #[test]
     fn a_gated_panel_holds_gates_then_values() {
         for (half, gate_row, value_row) in [(GateHalf::First, 0, 20), (GateHalf::Second, 20, 0)] {
-            let linear = packed(Layout::Gated(half), 20, 2, 1);
+            let linear = packed(Layout::Gated(half), 20, 2, Dtype::F32);
             let panels = linear.panels(0..2);
-            for (index, value) in panels.iter().enumerate() {
+            for (index, word) in panels.iter().enumerate() {
                 let (panel, input, column) = (index / 64, index / 32 % 2, index % 32);
                 let output = panel * 16 + column % 16;
                 let row = output + if column < 16 { gate_row } else { value_row };
-                assert_eq!(*value, if output < 20 { (row * 1000 + input) as f32 + 1.0 } else { 0.0 });
+                assert_eq!(f32::from_bits(*word), if output < 20 { (row * 1000 + input) as f32 + 1.0 } else { 0.0 });
             }
         }
     }
 
     #[test]
+    fn a_word_of_bf16_holds_two_inputs_the_first_above() {
+        let linear = packed(Layout::Plain, 2, 3, Dtype::Bf16);
+        let words = linear.panels(0..1);
+        let halves = |word: u32| [f32::from_bits(word & 0xffff_0000), f32::from_bits(word << 16)];
+        // 1001 to 1003 are rounded to eight bits.
+        assert_eq!((halves(words[0]), halves(words[1])), ([1.0, 2.0], [1000.0, 1000.0]));
+        assert_eq!((halves(words[32]), halves(words[33])), ([3.0, 0.0], [1004.0, 0.0]));
+        assert_eq!(words.len(), 2 * 32);
+    }
+
+    #[test]
+    fn a_word_of_int8_holds_four_inputs() {
+        let linear = packed(Layout::Plain, 1, 5, Dtype::Int8);
+        let words = linear.panels(0..1);
+        // 1 to 5 in units of 5/127.
+        assert_eq!(words[0].to_le_bytes(), [25, 51, 76, 102]);
+        assert_eq!(words[32].to_le_bytes(), [127, 0, 0, 0]);
+        let panel = linear.panel_quantised(0);
+        assert_eq!((panel.scales[0], panel.excesses[0]), (5.0 / 127.0, 128 * (25 + 51 + 76 + 102 + 127)));
+    }
+
+    #[test]
     fn bytes_count_everything_held() {
         let pool = ThreadPool::new(1);
-        let linear = PackedLinear::pack(Layout::Plain, 33, 5, |_, values| values.fill(1.0), Some(&[0.5; 33]), &pool);
-        assert_eq!(linear.bytes(), 4 * (2 * 32 * 5 + 64));
+        let shape = Shape { layout: Layout::Plain, outputs: 33, inputs: 5, dtype: Dtype::F32 };
+        for (dtype, bytes) in [(Dtype::F32, 5 * 4), (Dtype::Bf16, 3 * 4), (Dtype::Int8, 2 * 4 + 8)] {
+            let fill = |_: usize, values: &mut [f32]| values.fill(1.0);
+            let linear = PackedLinear::pack(Shape { dtype, ..shape }, fill, Some(&[0.5; 33]), &pool);
+            assert_eq!(linear.bytes(), 64 * (bytes + 4), "{dtype}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 
 /// One 256-bit register.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx2(__m256);
+pub(crate) struct Avx2(pub(super) __m256);
 
 /// The sign bit set in the lanes below `count`.
 #[inline(always)]
@@ -27,6 +27,35 @@ pub(super) unsafe fn sum(eight: __m256) -> f32 {
         let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
         let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
         _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+    }
+}
+
+/// Writes the columns of a square one after the other.
+///
+/// # Safety
+/// The processor must have AVX2.
+#[inline(always)]
+pub(super) unsafe fn transpose(rows: [[u32; 8]; 8], columns: &mut [u32; 64]) {
+    // SAFETY: rows and columns are eight words each; the caller vouches for the processor.
+    unsafe {
+        let row = |index: usize| _mm256_loadu_ps(rows[index].as_ptr().cast());
+        // Pairs of rows, then fours, then halves: lane by lane, row by row.
+        let pair = |a, b| (_mm256_unpacklo_ps(row(a), row(b)), _mm256_unpackhi_ps(row(a), row(b)));
+        let four = |a: (__m256, __m256), b: (__m256, __m256)| {
+            [
+                _mm256_shuffle_ps::<0x44>(a.0, b.0),
+                _mm256_shuffle_ps::<0xee>(a.0, b.0),
+                _mm256_shuffle_ps::<0x44>(a.1, b.1),
+                _mm256_shuffle_ps::<0xee>(a.1, b.1),
+            ]
+        };
+        let (upper, lower) = (four(pair(0, 1), pair(2, 3)), four(pair(4, 5), pair(6, 7)));
+        for column in 0..4 {
+            let (upper, lower) = (upper[column], lower[column]);
+            let target: *mut f32 = columns.as_mut_ptr().cast();
+            _mm256_storeu_ps(target.add(8 * column), _mm256_permute2f128_ps::<0x20>(upper, lower));
+            _mm256_storeu_ps(target.add(8 * (column + 4)), _mm256_permute2f128_ps::<0x31>(upper, lower));
+        }
     }
 }
 
@@ -116,6 +145,22 @@ impl Vector for Avx2 {
             let exponent = _mm256_slli_epi32::<23>(_mm256_castps_si256(self.0));
             _mm256_castsi256_ps(_mm256_add_epi32(exponent, _mm256_set1_epi32(1.0f32.to_bits() as i32)))
         })
+    }
+
+    #[inline(always)]
+    fn halves(self) -> [Self; 2] {
+        // SAFETY: see the impl.
+        unsafe {
+            let bits = _mm256_castps_si256(self.0);
+            let upper = _mm256_and_si256(bits, _mm256_set1_epi32(0xffff_0000_u32 as i32));
+            [upper, _mm256_slli_epi32::<16>(bits)].map(|half| Self(_mm256_castsi256_ps(half)))
+        }
+    }
+
+    #[inline(always)]
+    fn transpose(rows: [[u32; 8]; 8], columns: &mut [u32; 64]) {
+        // SAFETY: see the impl.
+        unsafe { transpose(rows, columns) }
     }
 
     #[inline(always)]

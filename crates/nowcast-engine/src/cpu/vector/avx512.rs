@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 
 /// One 512-bit register.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512(__m512);
+pub(crate) struct Avx512(pub(super) __m512);
 
 /// The lanes below `count`.
 #[inline(always)]
@@ -99,6 +99,22 @@ impl Vector for Avx512 {
             let exponent = _mm512_slli_epi32::<23>(_mm512_castps_si512(self.0));
             _mm512_castsi512_ps(_mm512_add_epi32(exponent, _mm512_set1_epi32(1.0f32.to_bits() as i32)))
         })
+    }
+
+    #[inline(always)]
+    fn halves(self) -> [Self; 2] {
+        // SAFETY: see the impl.
+        unsafe {
+            let bits = _mm512_castps_si512(self.0);
+            let upper = _mm512_and_si512(bits, _mm512_set1_epi32(0xffff_0000_u32 as i32));
+            [upper, _mm512_slli_epi32::<16>(bits)].map(|half| Self(_mm512_castsi512_ps(half)))
+        }
+    }
+
+    #[inline(always)]
+    fn transpose(rows: [[u32; 8]; 8], columns: &mut [u32; 64]) {
+        // SAFETY: see the impl; AVX-512 includes AVX2.
+        unsafe { super::avx2::transpose(rows, columns) }
     }
 
     #[inline(always)]

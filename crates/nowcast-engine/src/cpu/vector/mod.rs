@@ -3,7 +3,11 @@
 //! Values of the types that implement [`Vector`] are made only inside [`super::detect::InstructionSet::dispatch`],
 //! which knows that the processor has the instructions; that is what makes the arithmetic below safe to call.
 
+mod integers;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use integers::{Avx2Integers, Avx512Integers};
+pub(crate) use integers::{Integers, PortableIntegers};
 pub(crate) use portable::Portable;
 
 #[cfg(target_arch = "x86_64")]
@@ -69,6 +73,15 @@ pub(crate) trait Vector: Copy {
     fn at_most(self, bound: Self) -> Self;
     /// 2^n for a lane that holds 1.5 * 2^23 + n, for an integer n in -126..=127.
     fn power_of_two(self) -> Self;
+    /// The two bf16 that share each lane, the upper one first.
+    fn halves(self) -> [Self; 2];
+    /// Writes the columns of a square one after the other.
+    #[inline(always)]
+    fn transpose(rows: [[u32; 8]; 8], columns: &mut [u32; 64]) {
+        for (index, value) in columns.iter_mut().enumerate() {
+            *value = rows[index % 8][index / 8];
+        }
+    }
     /// The sum of all lanes: the upper half is added to the lower until one lane is left.
     fn sum(self) -> f32;
     /// The largest lane; which of NaN and number wins is not defined.

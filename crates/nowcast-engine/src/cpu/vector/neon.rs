@@ -109,6 +109,17 @@ impl Vector for Neon {
     }
 
     #[inline(always)]
+    fn halves(self) -> [Self; 2] {
+        // SAFETY: see the impl.
+        unsafe {
+            let mask = vdupq_n_u32(0xffff_0000);
+            let upper = |four| vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(four), mask));
+            let lower = |four| vreinterpretq_f32_u32(vshlq_n_u32::<16>(vreinterpretq_u32_f32(four)));
+            [Self(upper(self.0), upper(self.1)), Self(lower(self.0), lower(self.1))]
+        }
+    }
+
+    #[inline(always)]
     fn sum(self) -> f32 {
         // SAFETY: see the impl.
         unsafe {

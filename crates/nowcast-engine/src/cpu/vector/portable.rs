@@ -90,6 +90,12 @@ impl Vector for Portable {
     }
 
     #[inline(always)]
+    fn halves(self) -> [Self; 2] {
+        let upper = self.0.map(|lane| f32::from_bits(lane.to_bits() & 0xffff_0000));
+        [Self(upper), Self(self.0.map(|lane| f32::from_bits(lane.to_bits() << 16)))]
+    }
+
+    #[inline(always)]
     fn sum(self) -> f32 {
         let [a, b, c, d, e, f, g, h] = self.0;
         ((a + e) + (c + g)) + ((b + f) + (d + h))

@@ -16,7 +16,7 @@ pub use options::{CandleOptions, DEFAULT_PATHS};
 
 use super::budget::MemoryBudget;
 use super::keeper::Keeper;
-use super::plans::{Planned, Ready, bucket};
+use super::plans::{Observe, Planned, Ready, bucket};
 use super::{Counters, memory};
 use crate::candles::{Candles, repair_forecast};
 use crate::checkpoint::HubOptions;
@@ -225,7 +225,7 @@ impl CandleForecaster {
             horizon: options.horizon,
             max_context,
             window: options.window,
-            observe: false,
+            observe: Observe::Nothing,
         }
     }
 }
@@ -239,7 +239,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn forecast(&self, ready: &mut Ready<Kronos>, progress: &mut dyn FnMut(usize)) -> Result<Vec<Result<Forecast>>> {
-        self.write(ready);
+        prepare::write(ready, self.batch.iter().map(|(_, prepared)| prepared));
         let (horizon, samples) = (self.options.horizon, self.options.paths());
         let live = Live { batch: self.batch.len(), context: self.batch[0].1.context, samples: 1 };
         let token_sampling = self.options.token_sampling();
@@ -270,14 +270,5 @@ impl Run<'_> {
             if self.options.repair { repair_forecast(&forecast) } else { Ok(forecast) }
         };
         Ok(fields.into_iter().map(assemble).collect())
-    }
-
-    fn write(&self, ready: &mut Ready<Kronos>) {
-        let candles: Vec<f32> = self.batch.iter().flat_map(|(_, prepared)| &prepared.candles).copied().collect();
-        let stamps: Vec<i32> = self.batch.iter().flat_map(|(_, prepared)| &prepared.stamps).copied().collect();
-        let streams: Vec<i32> = self.batch.iter().map(|(_, prepared)| prepared.stream).collect();
-        ready.executable.write(ready.tensors.candles, &candles);
-        ready.executable.write_integers(ready.tensors.stamps, &stamps);
-        ready.executable.write_integers(ready.tensors.streams, &streams);
     }
 }

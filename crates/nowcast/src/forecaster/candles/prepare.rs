@@ -3,6 +3,8 @@
 use nowcast_engine::random::series_key;
 
 use crate::candles::{Candles, time_features};
+use crate::forecaster::plans::Ready;
+use crate::kronos::Kronos;
 use crate::kronos::normalise::Units;
 use crate::{Error, Result};
 
@@ -16,6 +18,16 @@ pub(crate) struct Prepared {
     pub(crate) stream: i32,
     /// Candles of context.
     pub(crate) context: usize,
+}
+
+/// Hands a batch to its plan.
+pub(crate) fn write<'a>(ready: &mut Ready<Kronos>, batch: impl Iterator<Item = &'a Prepared> + Clone) {
+    let candles: Vec<f32> = batch.clone().flat_map(|one| &one.candles).copied().collect();
+    let stamps: Vec<i32> = batch.clone().flat_map(|one| &one.stamps).copied().collect();
+    let streams: Vec<i32> = batch.map(|one| one.stream).collect();
+    ready.executable.write(ready.tensors.candles, &candles);
+    ready.executable.write_integers(ready.tensors.stamps, &stamps);
+    ready.executable.write_integers(ready.tensors.streams, &streams);
 }
 
 /// Takes the last `context` candles of a market.

@@ -17,7 +17,7 @@ pub use options::{DEFAULT_SAMPLES, Decode, ForecastOptions, Xpos};
 
 use super::budget::MemoryBudget;
 use super::keeper::{Keeper, Load};
-use super::plans::{Planned, Ready, bucket};
+use super::plans::{Observe, Planned, Ready, bucket};
 use super::{Counters, memory};
 use crate::checkpoint::{HubOptions, ModelSource, resolve};
 use crate::forecast::{Distribution, Forecast, VariateForecast};
@@ -215,7 +215,7 @@ impl Forecaster {
             horizon: options.horizon,
             decode,
             uncached_xpos: options.xpos == Xpos::Uncached,
-            observe: false,
+            observe: Observe::Nothing,
         }
     }
 }
@@ -300,16 +300,7 @@ impl Run<'_> {
     }
 
     fn write(&self, ready: &mut Ready<Toto>) {
-        let gather = |part: fn(&Prepared) -> &[f32]| -> Vec<f32> {
-            self.batch.iter().flat_map(|(_, prepared)| part(prepared)).copied().collect()
-        };
-        let integers = |part: fn(&Prepared) -> &[i32]| -> Vec<i32> {
-            self.batch.iter().flat_map(|(_, prepared)| part(prepared)).copied().collect()
-        };
-        ready.executable.write(ready.tensors.values, &gather(|prepared| &prepared.values));
-        ready.executable.write(ready.tensors.mask, &gather(|prepared| &prepared.mask));
-        ready.executable.write_integers(ready.tensors.groups, &integers(|prepared| &prepared.groups));
-        ready.executable.write_integers(ready.tensors.streams, &integers(|prepared| &prepared.streams));
+        prepare::write(ready, self.batch.iter().map(|(_, prepared)| prepared));
         if let Some(future) = ready.tensors.future {
             let values: Vec<f32> = self.batch.iter().flat_map(|(index, _)| self.future(&self.series[*index])).collect();
             ready.executable.write(future, &values);

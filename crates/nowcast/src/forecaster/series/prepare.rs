@@ -2,7 +2,9 @@
 
 use nowcast_engine::random::series_key;
 
+use crate::forecaster::plans::Ready;
 use crate::series::Series;
+use crate::toto::Toto;
 use crate::{Error, Result};
 
 /// One series, ready for a plan.
@@ -38,6 +40,16 @@ pub(crate) fn prepare(series: &Series, context: usize, patch: usize) -> Result<P
     }
     let streams = series.names().iter().enumerate().map(|(index, name)| stream(name, index)).collect();
     Ok(Prepared { values, mask, groups: group_indices(series.groups()), streams, patches })
+}
+
+/// Hands a batch to its plan; the future of exogenous variates apart.
+pub(crate) fn write<'a>(ready: &mut Ready<Toto>, batch: impl Iterator<Item = &'a Prepared> + Clone) {
+    let floats = |part: fn(&Prepared) -> &[f32]| -> Vec<f32> { batch.clone().flat_map(part).copied().collect() };
+    let integers = |part: fn(&Prepared) -> &[i32]| -> Vec<i32> { batch.clone().flat_map(part).copied().collect() };
+    ready.executable.write(ready.tensors.values, &floats(|one| &one.values));
+    ready.executable.write(ready.tensors.mask, &floats(|one| &one.mask));
+    ready.executable.write_integers(ready.tensors.groups, &integers(|one| &one.groups));
+    ready.executable.write_integers(ready.tensors.streams, &integers(|one| &one.streams));
 }
 
 /// Missing points are masked, yet the embedding reads them: they repeat the value before them (or, at the start, the

@@ -12,7 +12,7 @@ use super::twin::{Matrix, Twin};
 use super::{Model, Stored, equal, of_pairs, run};
 use crate::candles::{CandleColumns, Candles};
 use crate::forecaster::CandleOptions;
-use crate::forecaster::plans::Ready;
+use crate::forecaster::plans::{Observe, Ready};
 use crate::forecaster::prepare_candles::{Prepared, prepare};
 use crate::kronos::forward::Shape;
 use crate::kronos::{Kronos, Window, time_entries};
@@ -100,7 +100,7 @@ impl Comparison<'_> {
         }
         let live = Live { batch, context, samples: 1 };
         let max_context = self.arguments.max_context;
-        let shape = Shape { capacity: live, horizon, max_context, window: Window::Exact, observe: true };
+        let shape = Shape { capacity: live, horizon, max_context, window: Window::Exact, observe: Observe::Stages };
         let mut ready = Ready::new(kronos, shape)?;
         let gather = |part: fn(&Prepared) -> &[f32]| -> Vec<f32> { prepared.iter().flat_map(part).copied().collect() };
         let candles = gather(|one| &one.candles);

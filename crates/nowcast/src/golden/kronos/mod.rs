@@ -19,7 +19,7 @@ use crate::forecaster::plans::Ready;
 use crate::kronos::config::{PredictorConfig, TokenizerConfig};
 use crate::kronos::{Half, Kronos, KronosSource, LoadOptions};
 use crate::{Error, Result};
-use twin::Twin;
+pub(crate) use twin::Twin;
 
 /// What a case is about decides which tensors it stores.
 pub(super) fn verify(folder: &Path, setting: &Setting) -> Result<Vec<Check>> {
@@ -117,12 +117,7 @@ impl Model {
     fn load(&self, setting: &Setting) -> Result<Kronos> {
         let tokenizer = Half { config: self.tokenizer.0, checkpoint: &self.tokenizer.1 };
         let predictor = Half { config: self.predictor.0, checkpoint: &self.predictor.1 };
-        Kronos::load(
-            tokenizer,
-            predictor,
-            &*setting.device,
-            LoadOptions { eager: setting.eager, ..LoadOptions::default() },
-        )
+        Kronos::load(tokenizer, predictor, &*setting.device, LoadOptions { eager: setting.eager, dtype: setting.dtype })
     }
 
     fn twin(&self) -> Twin<'_> {

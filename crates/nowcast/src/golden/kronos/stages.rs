@@ -6,7 +6,7 @@ use super::super::compare::{Stored as Tensor, against_double, against_single, la
 use super::super::{Check, Setting};
 use super::{Model, Stored, equal, of_pairs, run};
 use crate::Result;
-use crate::forecaster::plans::Ready;
+use crate::forecaster::plans::{Observe, Ready};
 use crate::kronos::config::CANDLE_FIELDS;
 use crate::kronos::forward::Shape;
 use crate::kronos::{Window, time_entries};
@@ -16,7 +16,8 @@ pub(super) fn verify(model: &Model, stored: &Stored, setting: &Setting) -> Resul
     let [batch, context, fields] = stored.series("x")?;
     stored.same_size("x", fields, CANDLE_FIELDS)?;
     let live = Live { batch, context, samples: 1 };
-    let shape = Shape { capacity: live, horizon: 1, max_context: usize::MAX, window: Window::Exact, observe: true };
+    let shape =
+        Shape { capacity: live, horizon: 1, max_context: usize::MAX, window: Window::Exact, observe: Observe::Stages };
     let mut ready = Ready::of_tensors(&kronos, kronos.plan_stages(shape)?)?;
     let candles: Vec<f32> = stored.tensor("x")?.iter().map(|&value| value as f32).collect();
     let stamps = stored.bounded("stamp", batch * context * 5, &time_entries())?;

@@ -7,17 +7,17 @@ use crate::kronos::config::{DEPENDENCY_HEADS, PredictorConfig, TokenizerConfig, 
 use crate::{Error, Result};
 
 /// Rows of equal width.
-pub(super) type Matrix = Vec<Vec<f64>>;
+pub(crate) type Matrix = Vec<Vec<f64>>;
 
 /// Both halves of a model, as they are stored.
-pub(super) struct Twin<'a> {
-    pub(super) tokenizer: (TokenizerConfig, &'a Checkpoint),
-    pub(super) predictor: (PredictorConfig, &'a Checkpoint),
+pub(crate) struct Twin<'a> {
+    pub(crate) tokenizer: (TokenizerConfig, &'a Checkpoint),
+    pub(crate) predictor: (PredictorConfig, &'a Checkpoint),
 }
 
 impl Twin<'_> {
     /// The encoder's output in front of the signs, `[candles, bits]`.
-    pub(super) fn encode(&self, candles: &Matrix) -> Result<Matrix> {
+    pub(crate) fn encode(&self, candles: &Matrix) -> Result<Matrix> {
         let (config, checkpoint) = &self.tokenizer;
         let x = linear(checkpoint, "embed", candles)?;
         let x = blocks(checkpoint, "encoder", config.encoder_blocks, config.transformer, x)?;
@@ -25,7 +25,7 @@ impl Twin<'_> {
     }
 
     /// Normalised candles of pairs of tokens.
-    pub(super) fn decode(&self, tokens: &[[i64; 2]]) -> Result<Matrix> {
+    pub(crate) fn decode(&self, tokens: &[[i64; 2]]) -> Result<Matrix> {
         let (config, checkpoint) = &self.tokenizer;
         let scale = 1.0 / (config.bits.total() as f64).sqrt();
         let sign = |token: i64, bit: usize| if token >> bit & 1 == 1 { scale } else { -scale };
@@ -38,7 +38,7 @@ impl Twin<'_> {
     }
 
     /// Hidden states behind the last norm, one for each token of a window.
-    pub(super) fn context(&self, tokens: &[[i64; 2]], stamps: &[[i64; 5]]) -> Result<Matrix> {
+    pub(crate) fn context(&self, tokens: &[[i64; 2]], stamps: &[[i64; 5]]) -> Result<Matrix> {
         let (config, checkpoint) = &self.predictor;
         let width = config.transformer.width;
         let root = (width as f64).sqrt();
@@ -63,12 +63,12 @@ impl Twin<'_> {
     }
 
     /// Logits of the coarse token behind a hidden state.
-    pub(super) fn s1_logits(&self, hidden: &[f64]) -> Result<Vec<f64>> {
+    pub(crate) fn s1_logits(&self, hidden: &[f64]) -> Result<Vec<f64>> {
         Ok(linear(self.predictor.1, "head.proj_s1", &vec![hidden.to_vec()])?.remove(0))
     }
 
     /// Logits of the fine token after a coarse one, for the last position of a window.
-    pub(super) fn s2_logits(&self, context: &Matrix, s1: i64) -> Result<Vec<f64>> {
+    pub(crate) fn s2_logits(&self, context: &Matrix, s1: i64) -> Result<Vec<f64>> {
         let checkpoint = self.predictor.1;
         let name = |part: &str| format!("dep_layer.cross_attn.{part}");
         let sibling = vec![matrix(checkpoint, "embedding.emb_s1.weight")?[s1 as usize].clone()];

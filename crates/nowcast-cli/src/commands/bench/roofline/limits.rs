@@ -31,7 +31,7 @@ pub(super) struct Limits {
     pub(super) weight_bytes: usize,
     /// Bytes per second read again and again of as many bytes as the weights have, where they fit the last-level cache.
     pub(super) cache: Option<f64>,
-    /// Operations per second for each dtype with a loop of its own.
+    /// Operations per second in f32, and in each dtype for which the processor has instructions of its own.
     pub(super) peaks: Vec<(Dtype, f64)>,
 }
 
@@ -67,7 +67,10 @@ impl Limits {
 
     /// The least seconds that operations could take.
     pub(super) fn seconds(&self, entry: &ProfileEntry) -> f64 {
-        let peak = self.peaks.iter().find(|(dtype, _)| *dtype == entry.dtype).map_or(f64::INFINITY, |(_, peak)| *peak);
+        // Whatever is narrower can be widened and multiplied as f32; some processors are slower at its own instructions.
+        let may = |dtype: Dtype| dtype == entry.dtype || dtype == Dtype::F32;
+        let peak =
+            self.peaks.iter().filter(|(dtype, _)| may(*dtype)).fold(0.0, |most, (_, peak)| f64::max(most, *peak));
         (entry.bytes as f64 / self.bandwidth()).max(entry.flops as f64 / peak)
     }
 }
@@ -99,7 +102,7 @@ mod tests {
             cache_bytes: None,
             weight_bytes: 1,
             cache,
-            peaks: vec![(Dtype::F32, 1000.0)],
+            peaks: vec![(Dtype::F32, 1000.0), (Dtype::Bf16, 500.0), (Dtype::Int8, 4000.0)],
         }
     }
 
@@ -112,8 +115,9 @@ mod tests {
         assert_eq!(limits(None).seconds(&entry(Dtype::F32, 300, 2000)), 3.0);
         assert_eq!(limits(None).seconds(&entry(Dtype::F32, 100, 2000)), 2.0);
         assert_eq!(limits(Some(400.0)).seconds(&entry(Dtype::F32, 400, 500)), 1.0);
-        // A dtype without a measured peak is bounded by its bytes.
-        assert_eq!(limits(None).seconds(&entry(Dtype::Int8, 300, 1 << 40)), 3.0);
+        // Instructions for int8 are faster here, those for bf16 slower than f32's.
+        assert_eq!(limits(None).seconds(&entry(Dtype::Int8, 0, 8000)), 2.0);
+        assert_eq!(limits(None).seconds(&entry(Dtype::Bf16, 0, 8000)), 8.0);
     }
 
     #[test]

@@ -1,27 +1,31 @@
-//! `nowcast verify`: parity with the public reference, stage by stage.
+//! Parity with the public reference, stage by stage.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use nowcast::golden::{self, Case, Report};
 use nowcast::{ModelFamily, Result};
 
-use super::{print, print_json};
+use super::super::{print, print_json};
+use super::verdict;
 use crate::arguments::{FamilyName, ModeName, VerifyArguments};
 use crate::device::{self, Care};
 use crate::progress::Progress;
 
-pub(crate) fn run(arguments: &VerifyArguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &VerifyArguments, folder: &Path) -> Result<ExitCode> {
     let family = arguments.family.map(|family| match family {
         FamilyName::Toto => ModelFamily::Toto,
         FamilyName::Kronos => ModelFamily::Kronos,
     });
-    let eager = arguments.mode == ModeName::Eager;
+    let run = &arguments.run;
+    let place = if super::was_given(run, "--device") { &run.device } else { "cpu" };
+    let mode = run.mode.unwrap_or(ModeName::Default);
     // Memory is poisoned, so that reading what nobody wrote shows.
-    let (device, _) =
-        device::open(&arguments.device, None, Some(arguments.mode), Care { poison: true, sync: arguments.sync })?;
+    let care = Care { poison: true, sync: run.sync };
+    let (device, _) = device::open(place, run.threads, Some(mode), care)?;
     let mut progress = Progress::new("verifying");
-    let report = golden::verify_on(device, &arguments.goldens, family, eager, &mut |done, total| {
+    let report = golden::verify_on(device, folder, family, mode == ModeName::Eager, &mut |done, total| {
         progress.update(done, total);
     })?;
     drop(progress);
@@ -67,8 +71,4 @@ fn append(text: &mut String, case: &Case) {
         );
     }
     text.push('\n');
-}
-
-fn verdict(pass: bool) -> &'static str {
-    if pass { "PASS" } else { "FAIL" }
 }

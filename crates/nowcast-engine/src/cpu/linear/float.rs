@@ -1,0 +1,116 @@
+//! Products in f32, of f32 or of bf16 weights.
+
+use super::epilogue::Finish;
+use super::operand::{BLOCK_ROWS, Operand, tiles};
+use super::output::Output;
+use super::pack::{PackedLinear, inputs_per_word};
+use super::tile::Tile;
+use super::{PANEL, depth_block};
+use crate::cpu::detect::Kernel;
+use crate::cpu::tile::LINE;
+use crate::cpu::vector::Vector;
+use crate::dtype::Dtype;
+use std::ops::Range;
+
+/// Inputs whose weights stay in the first-level cache while all rows of a block pass: whole chains, and 16 KiB.
+pub(super) const GROUP: usize = 128;
+/// Register tiles that read pairs of bf16 as they are; where more share them, pairs are widened once for all.
+const MOST_PAIRED_TILES: usize = 2;
+/// How far ahead weights are fetched, in words: 32 KiB, about what memory delivers during one latency and more.
+const PREFETCH_DISTANCE: usize = 8 * 1024;
+
+/// A block of rows against some panels.
+pub(super) struct Block<'a> {
+    pub(super) linear: &'a PackedLinear,
+    pub(super) operand: &'a Operand,
+    pub(super) output: &'a Output<'a>,
+    /// Row of the output that the operand's first row belongs to.
+    pub(super) first_row: usize,
+    /// Rows of the operand.
+    pub(super) rows: Range<usize>,
+    pub(super) panels: Range<usize>,
+}
+
+/// Sums of a block of rows with one panel.
+#[repr(align(64))]
+struct Sums([[f32; PANEL]; BLOCK_ROWS]);
+
+/// The weights of one group, widened to f32.
+#[repr(align(64))]
+struct Widened([f32; GROUP * PANEL]);
+
+impl Kernel for Block<'_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        if self.linear.dtype() == Dtype::Bf16 && self.rows.len() > MOST_PAIRED_TILES * V::TILE_ROWS {
+            let mut widened = Widened([0.0; GROUP * PANEL]);
+            return self.run_with::<V>(|words, depth| {
+                widen::<V>(words, &mut widened.0[..depth.next_multiple_of(2) * PANEL]);
+                widened.0.as_ptr()
+            });
+        }
+        self.run_with::<V>(|words, _| words.as_ptr().cast());
+    }
+}
+
+impl Block<'_> {
+    /// `weights` turns the words of one group, of so many inputs, into what a tile reads: itself, or `[depth][32]`
+    /// floats, which stay there until its next call.
+    #[inline(always)]
+    fn run_with<V: Vector>(&self, mut weights: impl FnMut(&[u32], usize) -> *const f32) {
+        let Self { linear, operand, output, first_row, rows, panels } = self;
+        let (inputs, per_word, count) = (linear.inputs(), inputs_per_word(linear.dtype()), rows.len());
+        let left = operand.block(rows.start, inputs, linear.dtype());
+        let scales = operand.scales(rows.clone());
+        let mut sums = Sums([[0.0; PANEL]; BLOCK_ROWS]);
+        for panel in panels.clone() {
+            let panel_words = linear.panels(panel..panel + 1);
+            for start in (0..inputs).step_by(GROUP) {
+                let depth = GROUP.min(inputs - start);
+                let words = &panel_words[start / per_word * PANEL..][..depth.div_ceil(per_word) * PANEL];
+                let lines = words.len() / LINE;
+                let right = weights(words, depth);
+                for tile in tiles::<V>(count) {
+                    // Each tile fetches its share of the weights to come.
+                    let share = lines * tile.start / count..lines * tile.end / count;
+                    let product = Tile {
+                        left: left[start * count + tile.start * depth..][..depth * tile.len()].as_ptr().cast(),
+                        right,
+                        pairs: per_word == 2 && right == words.as_ptr().cast(),
+                        sums: sums.0[tile.clone()].as_mut_ptr().cast(),
+                        rows: tile.len(),
+                        depth,
+                        chain: depth_block(inputs),
+                        replace: start == 0,
+                        prefetch: words.as_ptr().wrapping_add(PREFETCH_DISTANCE + share.start * LINE).cast(),
+                        prefetch_lines: share.len(),
+                    };
+                    // SAFETY: the operand holds `depth` inputs of the tile, `right` as many rows of a panel, and the
+                    // sums have room for the block.
+                    unsafe { product.run::<V>() };
+                    // Written tile by tile, the results leave while the next tile computes.
+                    if start + depth == inputs {
+                        for row in tile {
+                            let (scale, bias) = (scales[row].norm as f32, linear.panel_bias(panel));
+                            let finish = Finish { sums: &sums.0[row], scale, bias, layout: linear.layout() };
+                            output.write::<V>(first_row + rows.start + row, panel, &finish);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Turns words of two bf16 into rows of f32.
+#[inline(always)]
+fn widen<V: Vector>(words: &[u32], floats: &mut [f32]) {
+    for (words, rows) in words.chunks_exact(PANEL).zip(floats.chunks_exact_mut(2 * PANEL)) {
+        for column in (0..PANEL).step_by(V::LANES) {
+            // SAFETY: a row of a panel has 32 words, and any word is an f32.
+            let [first, second] = unsafe { V::load(words[column..].as_ptr().cast()) }.halves();
+            first.to_slice(&mut rows[column..]);
+            second.to_slice(&mut rows[PANEL + column..]);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Products of int8: sums of integers are exact, so their order is free.
+
+use super::PANEL;
+use super::epilogue::Finish;
+use super::operand::{Operand, tiles};
+use super::output::Output;
+use super::pack::{PackedLinear, QuantisedPanel, inputs_per_word};
+use crate::cpu::detect::IntegerKernel;
+use crate::cpu::tile::LINE;
+use crate::cpu::vector::{Integers, Vector};
+use std::ops::Range;
+
+/// How far ahead weights are fetched, in words: 32 KiB.
+const PREFETCH_DISTANCE: usize = 8 * 1024;
+/// Words of every column between two bursts of prefetches.
+const UNROLL: usize = 4;
+/// Rows of the largest register tile.
+const MOST_TILE_ROWS: usize = 8;
+
+/// A block of rows against some panels.
+pub(super) struct Block<'a> {
+    pub(super) linear: &'a PackedLinear,
+    pub(super) operand: &'a Operand,
+    pub(super) output: &'a Output<'a>,
+    /// Row of the output that the operand's first row belongs to.
+    pub(super) first_row: usize,
+    /// Rows of the operand.
+    pub(super) rows: Range<usize>,
+    pub(super) panels: Range<usize>,
+}
+
+impl IntegerKernel for Block<'_> {
+    #[inline(always)]
+    fn run<I: Integers>(self) {
+        let Self { linear, operand, output, first_row, rows, panels } = self;
+        let depth = linear.inputs().div_ceil(inputs_per_word(linear.dtype()));
+        let left = operand.block(rows.start, linear.inputs(), linear.dtype());
+        let scales = operand.scales(rows.clone());
+        for panel in panels {
+            let weights = linear.panels(panel..panel + 1);
+            let lines = weights.len() / LINE;
+            for tile in tiles::<I::Floats>(rows.len()) {
+                // Each tile fetches its share of the weights to come.
+                let share = lines * tile.start / rows.len()..lines * tile.end / rows.len();
+                let product = Tile {
+                    left: &left[tile.start * depth..tile.end * depth],
+                    right: weights,
+                    prefetch: weights.as_ptr().wrapping_add(PREFETCH_DISTANCE + share.start * LINE).cast(),
+                    prefetch_lines: share.len(),
+                };
+                let mut sums = [[0; PANEL]; MOST_TILE_ROWS];
+                product.run::<I>(&mut sums[..tile.len()]);
+                for (row, sums) in tile.zip(&sums) {
+                    let sums = &numbers::<I>(sums, linear.panel_quantised(panel));
+                    let scale = (scales[row].norm * f64::from(scales[row].unit)) as f32;
+                    let finish = Finish { sums, scale, bias: linear.panel_bias(panel), layout: linear.layout() };
+                    output.write::<I::Floats>(first_row + rows.start + row, panel, &finish);
+                }
+            }
+        }
+    }
+}
+
+/// Sums in units of the row.
+#[inline(always)]
+fn numbers<I: Integers>(sums: &[i32; PANEL], panel: &QuantisedPanel) -> [f32; PANEL] {
+    let mut numbers = [0.0; PANEL];
+    for column in (0..PANEL).step_by(I::Floats::LANES) {
+        let exact = I::from_slice(&sums[column..]).sub(I::from_slice(&panel.excesses[column..]));
+        exact.to_floats().mul(I::Floats::from_slice(&panel.scales[column..])).to_slice(&mut numbers[column..]);
+    }
+    numbers
+}
+
+/// `sums[rows][32] = left * right` in words of four inputs.
+struct Tile<'a> {
+    /// `[depth][rows]`
+    left: &'a [u32],
+    /// `[depth][32]`
+    right: &'a [u32],
+    /// Memory to fetch meanwhile; it need not be readable.
+    prefetch: *const f32,
+    /// Cache lines to fetch from there.
+    prefetch_lines: usize,
+}
+
+impl Tile<'_> {
+    #[inline(always)]
+    fn run<I: Integers>(&self, sums: &mut [[i32; PANEL]]) {
+        macro_rules! choose {
+            ($($rows:literal)*) => {
+                match sums.len() {
+                    $($rows if $rows <= I::Floats::TILE_ROWS => {
+                        self.run_rows::<I, $rows>(sums.first_chunk_mut().expect("this is its length"));
+                    })*
+                    _ => unreachable!("a tile has at most {} rows", I::Floats::TILE_ROWS),
+                }
+            };
+        }
+        choose!(1 2 3 4 5 6 7 8)
+    }
+
+    #[inline(always)]
+    fn run_rows<I: Integers, const ROWS: usize>(&self, sums: &mut [[i32; PANEL]; ROWS]) {
+        let lanes = I::Floats::LANES;
+        let depth = self.right.len() / PANEL;
+        assert!(self.left.len() == depth * ROWS);
+        let strips = PANEL / (2 * lanes);
+        let burst = self.prefetch_lines.div_ceil((depth / UNROLL * strips).max(1));
+        let mut prefetch = self.prefetch;
+        for strip in 0..strips {
+            let column = strip * 2 * lanes;
+            let mut chains = [[I::zero(); 2]; ROWS];
+            for step in 0..depth {
+                if step % UNROLL == 0 {
+                    for _ in 0..burst {
+                        I::Floats::prefetch(prefetch);
+                        prefetch = prefetch.wrapping_add(LINE);
+                    }
+                }
+                // SAFETY: `right` has `depth` rows of a panel and `left` as many of `ROWS` words, as just asserted.
+                unsafe {
+                    let right = self.right.as_ptr().add(step * PANEL + column);
+                    let weights = [I::load(right), I::load(right.add(lanes))];
+                    for (row, chains) in chains.iter_mut().enumerate() {
+                        let bytes = I::splat(*self.left.as_ptr().add(step * ROWS + row));
+                        chains[0] = chains[0].add_products(bytes, weights[0]);
+                        chains[1] = chains[1].add_products(bytes, weights[1]);
+                    }
+                }
+            }
+            for (sums, chains) in sums.iter_mut().zip(chains) {
+                chains[0].to_slice(&mut sums[column..]);
+                chains[1].to_slice(&mut sums[column + lanes..]);
+            }
+        }
+    }
+}
