@@ -18,22 +18,32 @@ enum Choice {
     Cuda(usize),
 }
 
+/// How closely a device looks at what it does.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Care {
+    /// Memory is filled with NaN before it is used.
+    pub(crate) poison: bool,
+    /// Every operation is waited for, and what it makes is looked at.
+    pub(crate) sync: bool,
+}
+
 /// Opens a device and completes the mode: on a GPU a forecast is one graph unless the user says otherwise.
 pub(crate) fn open(
     name: &str,
     threads: Option<usize>,
     mode: Option<ModeName>,
-    poison: bool,
+    care: Care,
 ) -> Result<(Arc<dyn Device>, ModeName)> {
     check(name, threads)?;
     let gpu = |ordinal: usize| -> Result<(Arc<dyn Device>, ModeName)> {
         let missing = |error| Error::Setting(format!("--device {name}: {error}; or use --device cpu"));
         let device = CudaDevice::new(ordinal).map_err(missing)?;
-        let mode = mode.unwrap_or(ModeName::ReduceOverhead);
+        let mode = mode.unwrap_or(if care.sync { ModeName::Default } else { ModeName::ReduceOverhead });
+        let device = device.with_checked_operations(care.sync);
         let device = device.with_graphs(matches!(mode, ModeName::ReduceOverhead | ModeName::MaxAutotune));
         // The accuracy baseline, with the digits of the CPU.
         let device = device.with_exact_sums(mode == ModeName::Eager);
-        Ok((Arc::new(if poison { device.with_poisoned_memory() } else { device }), mode))
+        Ok((Arc::new(if care.poison { device.with_poisoned_memory() } else { device }), mode))
     };
     match choice(name)? {
         Choice::Cuda(ordinal) => return gpu(ordinal),
@@ -43,8 +53,8 @@ pub(crate) fn open(
         },
         Choice::Auto | Choice::Cpu => {}
     }
-    let device = CpuDevice::new(threads);
-    let device = if poison { device.with_poisoned_memory() } else { device };
+    let device = CpuDevice::new(threads).with_checked_operations(care.sync);
+    let device = if care.poison { device.with_poisoned_memory() } else { device };
     Ok((Arc::new(device), mode.unwrap_or(ModeName::Default)))
 }
 
@@ -91,16 +101,16 @@ mod tests {
 
     #[test]
     fn a_device_that_is_not_there_is_an_error_that_says_why() {
-        let Err(error) = open("cuda:99", None, None, false) else { panic!("a hundred GPUs") };
+        let Err(error) = open("cuda:99", None, None, Care::default()) else { panic!("a hundred GPUs") };
         let message = error.to_string();
         assert!(message.contains("cuda:99") && (message.contains("driver") || message.contains("has")), "{message}");
-        assert!(open("cpu", Some(0), None, false).is_err());
+        assert!(open("cpu", Some(0), None, Care::default()).is_err());
     }
 
     #[test]
     fn without_a_gpu_auto_is_the_cpu_in_its_default_mode() {
         if CudaDevice::count() == 0 {
-            let (device, mode) = open("auto", Some(1), None, false).unwrap();
+            let (device, mode) = open("auto", Some(1), None, Care::default()).unwrap();
             assert!(device.describe().starts_with("cpu"));
             assert_eq!(mode, ModeName::Default);
         }

@@ -9,7 +9,7 @@ use nowcast::kronos::{self, KronosSource};
 use nowcast::{CandleForecaster, Error, Forecaster, Result, toto};
 
 use crate::arguments::{Given, ModeName, RunArguments};
-use crate::device;
+use crate::device::{self, Care};
 use crate::progress::Progress;
 
 /// Finds the model's files, and downloads them where they are not there yet.
@@ -24,9 +24,13 @@ pub(crate) fn locate(model: &str, run: &RunArguments) -> Result<Located> {
     })
 }
 
+fn open(run: &RunArguments) -> Result<(Arc<dyn Device>, ModeName)> {
+    device::open(&run.device, run.threads, run.mode, Care { poison: false, sync: run.sync })
+}
+
 /// Loads a Toto model.
 pub(crate) fn load_series(source: &ModelSource, run: &RunArguments) -> Result<(Forecaster, ModeName)> {
-    let (device, mode) = device::open(&run.device, run.threads, run.mode, false)?;
+    let (device, mode) = open(run)?;
     Ok((load_series_on(source, run, device, mode)?, mode))
 }
 
@@ -44,7 +48,7 @@ pub(crate) fn load_series_on(
 
 /// Loads a Kronos model.
 pub(crate) fn load_candles(source: &KronosSource, run: &RunArguments) -> Result<(CandleForecaster, ModeName)> {
-    let (device, mode) = device::open(&run.device, run.threads, run.mode, false)?;
+    let (device, mode) = open(run)?;
     Ok((load_candles_on(source, run, device, mode)?, mode))
 }
 

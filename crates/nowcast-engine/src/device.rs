@@ -20,6 +20,11 @@ pub trait Device: Send + Sync {
         dtype == Dtype::F32
     }
 
+    /// Bytes that can still be reserved on it, where that is known: other processes' use is respected.
+    fn available(&self) -> Option<usize> {
+        None
+    }
+
     /// Threads of the host that may prepare weights for it.
     fn host_threads(&self) -> usize {
         ThreadPool::available_threads()
@@ -36,6 +41,19 @@ pub trait Device: Send + Sync {
 pub trait Resident: Send + Sync {
     /// Bytes the weights occupy.
     fn bytes(&self) -> usize;
+
+    /// Bytes that can still be reserved beside them, as [`Device::available`].
+    fn available(&self) -> Option<usize> {
+        None
+    }
+
+    /// Bytes of device memory that [`Resident::prepare`] reserves for a plan.
+    ///
+    /// # Errors
+    /// The sizes overflow.
+    fn plan_bytes(&self, plan: &Plan) -> Result<usize> {
+        Ok(plan.bytes())
+    }
 
     /// Reserves the memory of a plan and makes it ready to run.
     ///
@@ -66,6 +84,8 @@ pub struct Activity {
     pub graphs_replayed: u64,
     /// Kernels launched one by one or into a recording.
     pub kernels_launched: u64,
+    /// Graphs that could not be recorded, so that kernels were launched one by one instead.
+    pub graph_fallbacks: u64,
     /// Times the host waited for the device otherwise than at the end of a decode.
     pub host_syncs: u64,
 }

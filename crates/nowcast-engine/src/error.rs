@@ -10,6 +10,14 @@ pub enum Error {
     /// The device is missing or failed.
     #[error("{0}")]
     Device(String),
+    /// An operation failed.
+    #[error("{operation}: {reason}")]
+    Operation {
+        /// Which one: layer, kind and place in the plan.
+        operation: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// The device could not reserve memory.
     #[error("cannot reserve {bytes} bytes for {what}")]
     Memory {

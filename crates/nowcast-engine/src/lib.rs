@@ -35,6 +35,7 @@ pub mod rotary;
 pub mod scaler;
 pub mod student_t;
 pub mod token_sampling;
+mod watch;
 pub mod weights;
 
 pub use error::{Error, Result};

@@ -448,6 +448,66 @@ pub struct OverwriteExogenous {
 }
 
 impl Operation {
+    /// The kind, by the name it has here.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::ScaleContext(_) => "ScaleContext",
+            Self::ScaleStep(_) => "ScaleStep",
+            Self::PrependLabel(_) => "PrependLabel",
+            Self::Linear(_) => "Linear",
+            Self::Norm(_) => "Norm",
+            Self::SwiGlu(_) => "SwiGlu",
+            Self::Add(_) => "Add",
+            Self::RotaryTable(_) => "RotaryTable",
+            Self::RotateQuery(_) => "RotateQuery",
+            Self::AppendCache(_) => "AppendCache",
+            Self::AttendContext(_) => "AttendContext",
+            Self::AttendPaths(_) => "AttendPaths",
+            Self::AttendGroup(_) => "AttendGroup",
+            Self::LastRow(_) => "LastRow",
+            Self::RepeatRows(_) => "RepeatRows",
+            Self::Embed(_) => "Embed",
+            Self::QuantiseBits(_) => "QuantiseBits",
+            Self::SampleToken(_) => "SampleToken",
+            Self::ActivateMixture(_) => "ActivateMixture",
+            Self::MeanMixture(_) => "MeanMixture",
+            Self::SampleMixture(_) => "SampleMixture",
+            Self::OverwriteExogenous(_) => "OverwriteExogenous",
+        }
+    }
+
+    /// Calls `visit` for every tensor the operation writes, wholly or in part, but for the statistics of scalers: those
+    /// of nothing yet hold an infinity.
+    pub(crate) fn each_written(&self, visit: &mut dyn FnMut(Tensor)) {
+        let mut all = |tensors: &[Tensor]| tensors.iter().copied().for_each(&mut *visit);
+        match self {
+            Self::ScaleContext(op) => all(&[op.scaled, op.location, op.scale]),
+            Self::ScaleStep(op) => all(&[op.scaled, op.location, op.scale]),
+            Self::PrependLabel(op) => all(&[op.output]),
+            Self::Linear(op) => all(&[op.output]),
+            Self::Norm(op) => all(&[op.output]),
+            Self::SwiGlu(op) => all(&[op.output]),
+            Self::Add(op) => all(&[op.output]),
+            Self::RotaryTable(op) => all(&[op.table]),
+            Self::RotateQuery(op) => all(&[op.tensor]),
+            Self::AppendCache(op) => match (op.part, op.cache.suffix) {
+                (CachePart::Suffix { .. }, Some((keys, values))) => all(&[keys, values]),
+                _ => all(&[op.cache.context_keys, op.cache.context_values]),
+            },
+            Self::AttendContext(op) => all(&[op.output]),
+            Self::AttendPaths(op) => all(&[op.output]),
+            Self::AttendGroup(op) => all(&[op.output]),
+            Self::LastRow(op) => all(&[op.output]),
+            Self::RepeatRows(op) => all(&[op.output]),
+            Self::Embed(op) => all(&[op.output]),
+            Self::QuantiseBits(op) => all(&[op.output]),
+            Self::SampleToken(op) => all(&[op.weights, op.tokens]),
+            Self::ActivateMixture(op) => all(&[op.degrees_of_freedom, op.location, op.scale, op.logits]),
+            Self::MeanMixture(op) | Self::SampleMixture(op) => all(&[op.paths]),
+            Self::OverwriteExogenous(op) => all(&[op.paths]),
+        }
+    }
+
     /// Calls `visit` for every tensor the operation touches.
     pub(crate) fn each_tensor(&self, visit: &mut dyn FnMut(Tensor)) {
         let mut all = |tensors: &[Tensor]| tensors.iter().copied().for_each(&mut *visit);

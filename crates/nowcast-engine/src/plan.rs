@@ -64,6 +64,8 @@ pub struct Plan {
     bytes: usize,
     inputs: Vec<Tensor>,
     kept: Vec<Tensor>,
+    /// Where each named part begins.
+    stages: Vec<(usize, String)>,
 }
 
 impl Plan {
@@ -83,6 +85,18 @@ impl Plan {
             Section::Prefill => &self.operations[..self.prefill],
             Section::Decode => &self.operations[self.prefill..],
         }
+    }
+
+    /// An operation in words: the part of the model it belongs to, its kind, and its place in its section.
+    pub fn describe(&self, section: Section, place: usize) -> String {
+        let (of, start) = match section {
+            Section::Prefill => ("prefill", 0),
+            Section::Decode => ("decode", self.prefill),
+        };
+        let operations = self.operations(section);
+        let stage = self.stages.iter().rev().find(|(first, _)| *first <= start + place);
+        let stage = stage.map_or_else(String::new, |(_, stage)| format!("{stage}, "));
+        format!("{stage}{} (operation {} of {} of the {of})", operations[place].name(), place + 1, operations.len())
     }
 
     /// Tensors the host writes before a run.

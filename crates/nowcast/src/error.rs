@@ -19,6 +19,9 @@ pub enum Error {
     /// The forecast does not fit the memory limit even in its smallest chunk.
     #[error("{0}")]
     Memory(String),
+    /// The device is missing or failed; the message names the operation where there is one.
+    #[error("{0}")]
+    Device(String),
     /// A file could not be read or written.
     #[error("{}: {}", path.display(), reason(source))]
     File {
@@ -44,6 +47,15 @@ fn reason(error: &io::Error) -> String {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    /// What a device answers: for want of memory, or another failure.
+    pub(crate) fn of_device(error: nowcast_engine::Error) -> Self {
+        let text = error.to_string();
+        match error {
+            nowcast_engine::Error::Memory { .. } | nowcast_engine::Error::Overflow => Error::Memory(text),
+            _ => Error::Device(text),
+        }
+    }
+
     /// An I/O error together with the file it befell.
     pub fn file(path: impl Into<PathBuf>, source: io::Error) -> Self {
         Error::File { path: path.into(), source }

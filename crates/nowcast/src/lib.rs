@@ -31,6 +31,7 @@
 //! | [`device`] | where it runs |
 //! | [`toto`], [`kronos`] | the models, each written once |
 //! | [`family`] | which of them a checkpoint is |
+//! | [`doctor`] | whether this machine computes what it should |
 //! | [`backtest`] | what forecasts would have been worth |
 //! | [`tuning`] | settings that suit a symbol |
 //! | [`golden`] | parity with the public references |
@@ -41,6 +42,7 @@ pub mod candles;
 pub mod checkpoint;
 pub mod data;
 pub mod device;
+pub mod doctor;
 pub mod equivalence;
 pub mod error;
 pub mod family;

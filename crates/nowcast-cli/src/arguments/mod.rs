@@ -116,6 +116,7 @@ pub(crate) enum Command {
     Baseline(Box<BaselineArguments>),
     Inspect(InspectArguments),
     Bench(BenchArguments),
+    Doctor(DoctorArguments),
     Backtest(Box<BacktestArguments>),
     Tune(Box<TuneArguments>),
     Config(ConfigArguments),
@@ -314,6 +315,10 @@ pub(crate) struct RunArguments {
     /// Threads [default: every core the process may use]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
+    /// Wait for every operation and look at what it makes: the one that fails, or first makes NaN or an infinity, is
+    /// named (slow; CUDA_LAUNCH_BLOCKING=1 asks for it too)
+    #[arg(long)]
+    pub(crate) sync: bool,
     /// Most memory for weights, plan and paths, such as 2GiB: larger forecasts run in pieces, with the same digits
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) memory_limit: Option<usize>,
@@ -399,6 +404,39 @@ pub(crate) struct BenchArguments {
     pub(crate) candles: Given<CandleArguments>,
 }
 
+/// Say what is there to run on, and check that it computes what it should
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  nowcast doctor
+  nowcast doctor --device cuda:1 --sync
+  nowcast doctor --model Datadog/Toto-Open-Base-1.0 --model NeoQuasar/Kronos-small --json
+
+Exit status: 0 healthy, 1 a check failed, 2 nothing could be checked.")]
+pub(crate) struct DoctorArguments {
+    /// Models to examine alone and together; may be given several times [default: nano and kronos-nano]
+    #[arg(long = "model", value_name = "MODEL")]
+    pub(crate) models: Vec<String>,
+    /// Use the Hugging Face cache only
+    #[arg(long)]
+    pub(crate) offline: bool,
+    /// Where to run
+    #[arg(long, default_value = "auto", value_name = "auto|cpu|cuda[:N]")]
+    pub(crate) device: String,
+    /// How to run [default: default, on a GPU reduce-overhead]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeName>,
+    /// Threads [default: every core the process may use]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+    /// Wait for every operation and look at what it makes: the one that fails, or first makes NaN or an infinity, is
+    /// named (slow; CUDA_LAUNCH_BLOCKING=1 asks for it too)
+    #[arg(long)]
+    pub(crate) sync: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Show the settings of a command line, and where each comes from
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -406,8 +444,8 @@ pub(crate) struct BenchArguments {
   nowcast config --explain bench --model kronos-nano --preset production
   nowcast config forecast --horizon 24 --mode eager > nowcast.toml
 
-Strongest first: flags, variables (NOWCAST_MODE=eager; TOTO_COMPILE=0, TOTO_COMPILE_MODE and TOTO_DISABLE_COMPILE of old
-scripts), nowcast.toml, the preset, defaults. nowcast.toml holds flags without their dashes:
+Strongest first: flags, variables (NOWCAST_MODE=eager; TOTO_COMPILE=0, TOTO_COMPILE_MODE, TOTO_DISABLE_COMPILE and
+CUDA_LAUNCH_BLOCKING of old scripts), nowcast.toml, the preset, defaults. nowcast.toml holds flags without their dashes:
 
   preset = \"production\"
   model = \"kronos-nano\"

@@ -6,6 +6,7 @@ mod baseline;
 mod bench;
 mod columns;
 mod config;
+mod doctor;
 mod evaluation;
 mod files;
 mod forecast;
@@ -36,6 +37,7 @@ pub(crate) fn run(program: Program) -> Result<ExitCode> {
         Command::Baseline(arguments) => baseline::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Bench(arguments) => bench::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Config(arguments) => config::run(&arguments, &program.places).map(|()| ExitCode::SUCCESS),
         Command::Backtest(arguments) => backtest::run(&arguments).map(|()| ExitCode::SUCCESS),

@@ -6,7 +6,7 @@ use nowcast::device::{CudaDevice, Dtype};
 use clap::ValueEnum;
 
 use crate::arguments::{DtypeName, Given, ModeName, RunArguments};
-use crate::device;
+use crate::device::{self, Care};
 
 /// One of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) fn present(run: &Given<RunArguments>) -> Result<Vec<Choice>> {
     let dtype = run.given().iter().any(|flag| flag == "--dtype").then_some(run.dtype);
     let mut choices = Vec::new();
     for name in devices(&run.device) {
-        let (opened, _) = device::open(&name, run.threads, run.mode, false)?;
+        let (opened, _) = device::open(&name, run.threads, run.mode, Care::default())?;
         let modes: Vec<ModeName> = run.mode.map_or_else(|| ModeName::value_variants().to_vec(), |mode| vec![mode]);
         let dtypes = DtypeName::value_variants().iter().copied().filter(|&other| match dtype {
             Some(dtype) => other == dtype,

@@ -58,8 +58,8 @@ impl fmt::Display for Origin {
 pub(crate) struct Configuration {
     /// The command they are for.
     command: String,
-    /// The mode that variables of the old scripts ask for.
-    old_mode: Option<(String, &'static str)>,
+    /// What variables of old scripts ask for.
+    old: Vec<variables::Old>,
     file: Option<(PathBuf, Layer)>,
     preset: Option<(String, Layer)>,
 }
@@ -74,11 +74,10 @@ impl Configuration {
         let Ok(first) = lenient.try_get_matches_from(arguments) else { return Ok(Self::default()) };
         let Some((command, matches)) = first.subcommand() else { return Ok(Self::default()) };
         let mut found = Self { command: command.to_string(), ..Self::default() };
-        let has_mode = program
-            .find_subcommand(command)
-            .is_some_and(|command| flags(command).iter().any(|argument| argument.get_long() == Some("mode")));
-        if has_mode {
-            found.old_mode = variables::old_mode(|name| std::env::var(name).ok())?;
+        let taken = program.find_subcommand(command).map_or_else(Vec::new, flags);
+        // A command that has none of these flags does not mind what the variables say.
+        if taken.iter().any(|argument| argument.get_long() == Some("mode")) {
+            found.old = variables::old(|name| std::env::var(name).ok())?;
         }
         let mut presets = parse(Path::new("presets.toml"), include_str!("presets.toml"))?;
         let mut chosen = text(matches, "preset");
@@ -114,8 +113,8 @@ impl Configuration {
 
     /// The values of a flag and where they come from.
     fn get(&self, flag: &str) -> Option<(Values, Origin)> {
-        if let Some((mode, variable)) = self.old_mode.as_ref().filter(|_| flag == "mode") {
-            return Some((vec![mode.clone()], Origin::Variable((*variable).to_string())));
+        if let Some(old) = self.old.iter().find(|old| old.flag == flag) {
+            return Some((vec![old.value.clone()], Origin::Variable(old.variable.to_string())));
         }
         let from = |layer: &Layer, origin: Origin| Some((layer.get(&self.command, flag)?.clone(), origin));
         let file = self.file.as_ref().and_then(|(path, layer)| from(layer, Origin::File(path.clone())));

@@ -10,13 +10,34 @@ pub(crate) fn name_of(flag: &str) -> String {
     format!("{PREFIX}{}", flag.replace('-', "_").to_uppercase())
 }
 
+/// A flag that a variable of old scripts sets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Old {
+    /// The flag's name.
+    pub(super) flag: &'static str,
+    pub(super) value: String,
+    pub(super) variable: &'static str,
+}
+
+/// What the variables of old scripts ask for.
+///
+/// # Errors
+/// A value that none of them takes.
+pub(super) fn old(variable: impl Fn(&str) -> Option<String>) -> Result<Vec<Old>> {
+    let mode = old_mode(&variable)?.map(|(value, variable)| Old { flag: "mode", value, variable });
+    let name = "CUDA_LAUNCH_BLOCKING";
+    let sync = switch(name, &variable)?.filter(|on| *on);
+    let sync = sync.map(|on| Old { flag: "sync", value: on.to_string(), variable: name });
+    Ok(mode.into_iter().chain(sync).collect())
+}
+
 /// The mode that `TOTO_COMPILE`, `TOTO_COMPILE_MODE` or `TOTO_DISABLE_COMPILE` asks for, and which of them did.
 ///
 /// # Errors
 /// A value that none of them takes.
-pub(super) fn old_mode(variable: impl Fn(&str) -> Option<String>) -> Result<Option<(String, &'static str)>> {
+fn old_mode(variable: &impl Fn(&str) -> Option<String>) -> Result<Option<(String, &'static str)>> {
     for (name, eager_if) in [("TOTO_DISABLE_COMPILE", true), ("TOTO_COMPILE", false)] {
-        if switch(name, &variable)? == Some(eager_if) {
+        if switch(name, variable)? == Some(eager_if) {
             return Ok(Some(("eager".into(), name)));
         }
     }
@@ -46,12 +67,23 @@ mod tests {
     use super::*;
 
     fn with(variables: &[(&str, &str)]) -> Result<Option<(String, &'static str)>> {
-        old_mode(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_string()))
+        old_mode(&|name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_string()))
     }
 
     #[test]
     fn flags_have_variables() {
         assert_eq!(name_of("max-context"), "NOWCAST_MAX_CONTEXT");
+    }
+
+    #[test]
+    fn a_blocking_launch_is_a_synchronous_run() {
+        let with = |value: &'static str| {
+            old(move |name| (name == "CUDA_LAUNCH_BLOCKING").then(|| value.to_string()))
+                .map(|found| found.into_iter().map(|old| (old.flag, old.value)).collect::<Vec<_>>())
+        };
+        assert_eq!(with("1").unwrap(), [("sync", "true".to_string())]);
+        assert!(with("0").unwrap().is_empty() && with("").unwrap().is_empty());
+        assert!(with("yes").is_err());
     }
 
     #[test]

@@ -112,6 +112,7 @@ fn every_command_explains_itself_with_an_example() {
         "baseline",
         "inspect",
         "bench",
+        "doctor",
         "backtest",
         "tune",
         "config",

@@ -6,6 +6,7 @@ mod candles;
 mod commands;
 mod configuration;
 mod docs;
+mod doctor;
 mod forecasts;
 mod formats;
 #[path = "../program/mod.rs"]

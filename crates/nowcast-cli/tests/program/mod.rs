@@ -9,7 +9,7 @@ use assert_cmd::Command;
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// How the variables of a user's environment begin that change what the program does.
-const VARIABLES: [&str; 3] = ["NOWCAST_", "TOTO_", "HF_"];
+const VARIABLES: [&str; 4] = ["NOWCAST_", "TOTO_", "HF_", "CUDA_LAUNCH_"];
 
 /// What a run left.
 pub(crate) struct Run {

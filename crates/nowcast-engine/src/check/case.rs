@@ -109,7 +109,7 @@ impl<'a> Case<'a> {
 }
 
 /// Extents in short.
-pub fn live(batch: usize, context: usize, samples: usize) -> Live {
+pub const fn live(batch: usize, context: usize, samples: usize) -> Live {
     Live { batch, context, samples }
 }
 

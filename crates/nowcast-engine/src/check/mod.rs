@@ -40,6 +40,9 @@ pub struct OperationCheck {
 /// Inputs of the products: more than a block of any kernel, and no multiple of one.
 const INPUTS: usize = 300;
 
+/// Sums in f64, rounded once.
+const NARROW: f64 = 1.0;
+
 /// Two orders of a sum of n rounded products lie at most 2 n roundings apart.
 const PRODUCT: f64 = 2.0 * INPUTS as f64;
 
@@ -53,6 +56,9 @@ pub fn operations() -> Vec<OperationCheck> {
     vec![
         check("scaling of a context and its continuation", 1.0, [live(2, 9, 5), live(1, 2, 3)], || {
             scaling(Scaler::CausalPatch { stabilise_exponent: Some(10.0) }, 16)
+        }),
+        check("product of few inputs", NARROW, [live(40, 1, 1), live(9, 1, 1)], || {
+            product(40, 64, 70, Activation::None, 0..70)
         }),
         check("product of one row", PRODUCT, [live(1, 1, 1); 2], || product(1, INPUTS, 70, Activation::None, 3..69)),
         check("product of few rows with norm and sum", PRODUCT, [live(7, 1, 1), live(3, 1, 1)], || {
@@ -115,9 +121,10 @@ mod tests {
 
     #[test]
     fn every_operation_is_checked_and_agrees_with_itself() {
-        let (one, three) = (CpuDevice::new(Some(1)), CpuDevice::new(Some(3)).with_poisoned_memory());
-        for check in operations() {
-            check.compare(&three, &one).unwrap();
+        let one = CpuDevice::new(Some(1));
+        for checked in [false, true] {
+            let three = CpuDevice::new(Some(3)).with_poisoned_memory().with_checked_operations(checked);
+            operations().iter().for_each(|check| check.compare(&three, &one).unwrap());
         }
     }
 }

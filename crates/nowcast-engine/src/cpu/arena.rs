@@ -25,6 +25,16 @@ impl Arena {
         self.pages.values_mut().fill(f32::from_bits(u32::MAX));
     }
 
+    /// The bytes of a tensor's live rows.
+    pub(super) fn copy(&mut self, plan: &Plan, live: Live, tensor: Tensor) -> Vec<u8> {
+        let access = self.access(plan, live);
+        match tensor.element {
+            Element::F32 => access.read::<f32>(tensor).iter().flat_map(|value| value.to_ne_bytes()).collect(),
+            Element::F64 => access.read::<f64>(tensor).iter().flat_map(|value| value.to_ne_bytes()).collect(),
+            Element::I32 => access.read::<i32>(tensor).iter().flat_map(|value| value.to_ne_bytes()).collect(),
+        }
+    }
+
     /// Lends tensors of one operation.
     pub(super) fn access<'a>(&'a mut self, plan: &'a Plan, live: Live) -> Access<'a> {
         Access {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::arena::Arena;
+use super::available::available;
 use super::executor::CpuExecutable;
 use super::linear::{GateHalf, Layout, MOST_INT8_INPUTS, PackedLinear, Shape};
 use super::pool::ThreadPool;
@@ -17,6 +18,7 @@ use crate::weights::{Activation, LinearId, LinearSource, WeightList};
 pub struct CpuDevice {
     pool: Arc<ThreadPool>,
     poison: bool,
+    checked: bool,
     profile: Option<Arc<Profile>>,
 }
 
@@ -25,13 +27,19 @@ impl CpuDevice {
     /// the process may use.
     pub fn new(threads: Option<usize>) -> Self {
         let threads = threads.unwrap_or_else(ThreadPool::available_threads);
-        Self { pool: ThreadPool::shared(threads), poison: false, profile: None }
+        Self { pool: ThreadPool::shared(threads), poison: false, checked: false, profile: None }
     }
 
     /// Fills every plan's memory with NaN before it is used, for tests.
     #[must_use]
     pub fn with_poisoned_memory(self) -> Self {
         Self { poison: true, ..self }
+    }
+
+    /// Looks at what every operation makes, and names the first that makes NaN or an infinity. Slow.
+    #[must_use]
+    pub fn with_checked_operations(self, checked: bool) -> Self {
+        Self { checked, ..self }
     }
 
     /// Notes how long every operation takes.
@@ -51,6 +59,10 @@ impl Device for CpuDevice {
         format!("cpu, {} threads, {}", self.pool.threads(), super::detect::InstructionSet::detected().name())
     }
 
+    fn available(&self) -> Option<usize> {
+        available()
+    }
+
     fn supports(&self, dtype: Dtype) -> bool {
         dtype != Dtype::Tf32
     }
@@ -67,6 +79,7 @@ impl Device for CpuDevice {
             vectors: weights.vectors,
             pool: Arc::clone(&self.pool),
             poison: self.poison,
+            checked: self.checked,
             profile: self.profile.clone(),
         }))
     }
@@ -95,6 +108,8 @@ pub(super) struct CpuWeights {
     pub(super) vectors: Vec<Vec<f32>>,
     pub(super) pool: Arc<ThreadPool>,
     poison: bool,
+    /// Whether what operations make is looked at.
+    pub(super) checked: bool,
     pub(super) profile: Option<Arc<Profile>>,
 }
 
@@ -111,6 +126,10 @@ impl Resident for CpuWeights {
     fn bytes(&self) -> usize {
         let linears: usize = self.linears.iter().map(PackedLinear::bytes).sum();
         linears + self.vectors.iter().map(|vector| vector.len() * 4).sum::<usize>()
+    }
+
+    fn available(&self) -> Option<usize> {
+        available()
     }
 
     fn prepare(self: Arc<Self>, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {

@@ -1,5 +1,6 @@
 //! Runs a plan's operations one after the other.
 
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use super::arena::{Access, Arena};
@@ -12,6 +13,7 @@ use crate::extent::Live;
 use crate::operation::Operation;
 use crate::plan::{Element, Plan, Section, Tensor};
 use crate::profile::cost;
+use crate::watch::Watch;
 
 /// A plan and its arena.
 pub(super) struct CpuExecutable {
@@ -66,7 +68,13 @@ impl Executable for CpuExecutable {
         let Live { batch, context, samples } = self.plan.capacity();
         let live = launch.live;
         assert!(live.batch <= batch && live.context <= context && live.samples <= samples, "a run exceeds its plan");
-        for operation in self.plan.operations(section) {
+        for (place, operation) in self.plan.operations(section).iter().enumerate() {
+            let watch = match self.weights.checked {
+                true => Some(Watch::before(from_ref(operation), &mut |tensor| {
+                    Ok(self.arena.copy(&self.plan, live, tensor))
+                })?),
+                false => None,
+            };
             let access = self.arena.access(&self.plan, live);
             let (scratch, operand) = (&mut self.scratch[..], &mut self.operand);
             let mut context = Context { weights: &self.weights, launch, scratch, operand };
@@ -76,6 +84,10 @@ impl Executable for CpuExecutable {
                     let cost = cost(operation, live, |id| self.weights.matrix(id));
                     profile.time(cost, || perform(operation, &access, &mut context));
                 }
+            }
+            if let Some(watch) = watch {
+                let read = &mut |tensor| Ok(self.arena.copy(&self.plan, live, tensor));
+                watch.after(&self.plan, (section, place), read)?;
             }
         }
         Ok(())

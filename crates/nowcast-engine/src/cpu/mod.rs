@@ -3,6 +3,7 @@
 mod arena;
 mod attend;
 pub mod attention;
+mod available;
 pub mod detect;
 mod device;
 mod disjoint;
@@ -22,5 +23,6 @@ mod tile;
 mod tokens;
 pub(crate) mod vector;
 
+pub use available::{available, control_group_limit};
 pub use device::CpuDevice;
 pub use rotate::MOST_HEAD_DIM;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::kernel::{HEADERS, Source};
+use super::probe::KernelCache;
 
 /// Begins every entry, with the version of the format.
 const MAGIC: &[u8; 8] = b"nwcubin1";
@@ -29,6 +30,30 @@ impl CubinCache {
     #[cfg(test)]
     fn at(folder: &Path) -> Self {
         Self { folder: Some(folder.to_owned()) }
+    }
+
+    /// Whether an entry is there, whole.
+    pub(super) fn holds(&self, source: &Source, options: &[String]) -> bool {
+        let path = self.folder.as_ref().map(|folder| folder.join(format!("{}.cubin", name(source, options))));
+        path.and_then(|path| fs::read(path).ok()).is_some_and(|bytes| checked(&bytes).is_some())
+    }
+
+    /// What is there of this and of earlier versions.
+    pub(super) fn state(&self) -> KernelCache {
+        let mut state = KernelCache { folder: self.folder.clone(), ..KernelCache::default() };
+        let entries = self.folder.as_ref().and_then(|folder| fs::read_dir(folder).ok());
+        for path in entries.into_iter().flatten().flatten().map(|entry| entry.path()) {
+            if path.extension().is_none_or(|extension| extension != "cubin") {
+                continue;
+            }
+            let bytes = fs::read(&path).unwrap_or_default();
+            state.bytes += bytes.len() as u64;
+            match checked(&bytes) {
+                Some(_) => state.entries += 1,
+                None => state.damaged += 1,
+            }
+        }
+        state
     }
 
     /// The entry for a source, from disk or else from `compile`.
@@ -141,6 +166,22 @@ mod tests {
             assert_eq!(get(&cache, &[], b"the code"), (b"the code".to_vec(), true), "cut to {position} bytes");
         }
         assert!(!get(&cache, &[], b"the code").1);
+    }
+
+    #[test]
+    fn what_is_there_is_counted_and_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = CubinCache::at(folder.path());
+        assert_eq!((cache.state().entries, cache.holds(&SOURCE, &[])), (0, false));
+        get(&cache, &[], b"one");
+        get(&cache, &["another".to_owned()], b"two");
+        let state = cache.state();
+        assert_eq!((state.entries, state.damaged, cache.holds(&SOURCE, &[])), (2, 0, true));
+        let path = folder.path().join(format!("{}.cubin", name(&SOURCE, &[])));
+        fs::write(&path, b"nonsense").unwrap();
+        let state = cache.state();
+        assert_eq!((state.entries, state.damaged, cache.holds(&SOURCE, &[])), (1, 1, false));
+        assert_eq!(state.folder.as_deref(), Some(folder.path()));
     }
 
     #[cfg(unix)]

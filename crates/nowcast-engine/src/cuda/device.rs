@@ -1,9 +1,11 @@
 //! A GPU as a [`Device`].
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::driver;
 use super::executable::CudaExecutable;
+use super::layout::Layout;
 use super::machine::{DeviceMemory, Machine};
 use super::weights::{DeviceLinear, upload_vector};
 use crate::device::{Device, Executable, Resident};
@@ -15,10 +17,26 @@ use crate::weights::WeightList;
 /// An NVIDIA GPU.
 pub struct CudaDevice {
     machine: Arc<dyn Machine>,
-    graphs: bool,
-    exact: bool,
-    warpgroups: bool,
-    poison: bool,
+    settings: Settings,
+    /// Whether it has been said that graphs cannot be recorded; once is enough.
+    warned: Arc<AtomicBool>,
+}
+
+/// How plans are run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Settings {
+    /// Whether a plan is recorded and replayed.
+    pub(super) graphs: bool,
+    /// Whether a graph that cannot be recorded is an error.
+    pub(super) strict: bool,
+    /// Whether memory is filled with NaN before it is used.
+    pub(super) poison: bool,
+    /// Whether every operation is waited for and looked at.
+    pub(super) checked: bool,
+    /// Whether sums are those of the CPU, without tensor cores.
+    pub(super) exact: bool,
+    /// Whether warpgroups are used where there are some.
+    pub(super) warpgroups: bool,
 }
 
 impl CudaDevice {
@@ -27,7 +45,7 @@ impl CudaDevice {
     /// # Errors
     /// There is no driver, no such device, or its kernels can be neither found nor compiled; the message tells which.
     pub fn new(ordinal: usize) -> Result<Self> {
-        Ok(Self { machine: driver::open(ordinal)?, graphs: true, exact: false, warpgroups: true, poison: false })
+        driver::open(ordinal).map(Self::of)
     }
 
     /// How many GPUs there are; 0 without a driver.
@@ -41,39 +59,77 @@ impl CudaDevice {
     /// There is no C++ compiler.
     #[cfg(feature = "emulation")]
     pub fn emulated() -> Result<Self> {
-        Ok(Self { machine: super::emulator::open()?, graphs: true, exact: false, warpgroups: true, poison: false })
+        super::emulator::open().map(Self::of)
+    }
+
+    /// As [`CudaDevice::emulated`], on a machine that fails where it is told to.
+    ///
+    /// # Errors
+    /// There is no C++ compiler.
+    #[cfg(feature = "emulation")]
+    pub fn emulated_with(faults: &super::Faults) -> Result<Self> {
+        Ok(Self::of(faults.over(super::emulator::open()?)))
+    }
+
+    fn of(machine: Arc<dyn Machine>) -> Self {
+        let settings =
+            Settings { graphs: true, strict: false, poison: false, checked: false, exact: false, warpgroups: true };
+        Self { machine, settings, warned: Arc::default() }
     }
 
     /// Whether a plan is recorded into graphs and replayed (the default), or launched kernel by kernel.
     #[must_use]
-    pub fn with_graphs(self, graphs: bool) -> Self {
-        Self { graphs, ..self }
+    pub fn with_graphs(mut self, graphs: bool) -> Self {
+        self.settings.graphs = graphs;
+        self
+    }
+
+    /// Makes a graph that cannot be recorded an error; otherwise kernels are launched one by one, after one warning.
+    #[must_use]
+    pub fn with_strict_graphs(mut self) -> Self {
+        self.settings.strict = true;
+        self
+    }
+
+    /// Waits for every operation and looks at what it made, so that the one that fails, or first makes NaN or an
+    /// infinity, is named. No graphs; slow.
+    #[must_use]
+    pub fn with_checked_operations(mut self, checked: bool) -> Self {
+        self.settings.checked = checked;
+        self
     }
 
     /// Whether products of f32 and attention are summed as on the CPU, to the last digit, without tensor cores; otherwise
     /// (the default) they are off by about the rounding of f32, and several times faster.
     #[must_use]
-    pub fn with_exact_sums(self, exact: bool) -> Self {
-        Self { exact, ..self }
+    pub fn with_exact_sums(mut self, exact: bool) -> Self {
+        self.settings.exact = exact;
+        self
     }
 
     /// Whether products of many rows may use warpgroups where the GPU has them (the default); the digits are the same
     /// without.
     #[must_use]
-    pub fn with_warpgroups(self, warpgroups: bool) -> Self {
-        Self { warpgroups, ..self }
+    pub fn with_warpgroups(mut self, warpgroups: bool) -> Self {
+        self.settings.warpgroups = warpgroups;
+        self
     }
 
     /// Fills every plan's memory with NaN before it is used, for tests.
     #[must_use]
-    pub fn with_poisoned_memory(self) -> Self {
-        Self { poison: true, ..self }
+    pub fn with_poisoned_memory(mut self) -> Self {
+        self.settings.poison = true;
+        self
     }
 }
 
 impl Device for CudaDevice {
     fn describe(&self) -> String {
         self.machine.describe()
+    }
+
+    fn available(&self) -> Option<usize> {
+        self.machine.memory().ok().map(|(free, _)| free)
     }
 
     fn supports(&self, dtype: Dtype) -> bool {
@@ -83,13 +139,14 @@ impl Device for CudaDevice {
     fn load(&self, weights: WeightList<'_>) -> Result<Arc<dyn Resident>> {
         weights.check(self)?;
         let machine = &self.machine;
-        let linears = weights.linears.into_iter().map(|source| DeviceLinear::pack(machine, source, self.exact));
+        let linears =
+            weights.linears.into_iter().map(|source| DeviceLinear::pack(machine, source, self.settings.exact));
         let linears = linears.collect::<Result<Vec<_>>>()?;
         let vectors = weights.vectors.iter().map(|values| upload_vector(machine, values));
         let vectors = vectors.collect::<Result<Vec<_>>>()?;
         let machine = Arc::clone(machine);
-        let Self { graphs, exact, warpgroups, poison, .. } = *self;
-        Ok(Arc::new(CudaWeights { linears, vectors, machine, graphs, exact, warpgroups, poison }))
+        let (settings, warned) = (self.settings, Arc::clone(&self.warned));
+        Ok(Arc::new(CudaWeights { linears, vectors, machine, settings, warned }))
     }
 }
 
@@ -98,16 +155,22 @@ pub(super) struct CudaWeights {
     pub(super) linears: Vec<DeviceLinear>,
     pub(super) vectors: Vec<DeviceMemory>,
     pub(super) machine: Arc<dyn Machine>,
-    pub(super) graphs: bool,
-    pub(super) exact: bool,
-    pub(super) warpgroups: bool,
-    pub(super) poison: bool,
+    pub(super) settings: Settings,
+    pub(super) warned: Arc<AtomicBool>,
 }
 
 impl Resident for CudaWeights {
     fn bytes(&self) -> usize {
         let linears: usize = self.linears.iter().map(DeviceLinear::bytes).sum();
         linears + self.vectors.iter().map(DeviceMemory::bytes).sum::<usize>()
+    }
+
+    fn available(&self) -> Option<usize> {
+        self.machine.memory().ok().map(|(free, _)| free)
+    }
+
+    fn plan_bytes(&self, plan: &Plan) -> Result<usize> {
+        Ok(Layout::new(self, plan)?.bytes)
     }
 
     fn prepare(self: Arc<Self>, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {

@@ -1,6 +1,7 @@
 //! The NVIDIA driver as a [`Machine`].
 
 use std::ffi::{CString, c_void};
+use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -14,22 +15,59 @@ use super::machine::{KernelLaunch, Machine, Queue};
 use super::nvrtc::{self, Nvrtc};
 use crate::error::{Error, Result};
 
+/// Files of the driver, in the order in which they are tried.
+pub(super) fn candidates() -> Vec<PathBuf> {
+    ["cuda", "nvcuda"].into_iter().flat_map(cudarc::get_lib_name_candidates).map(PathBuf::from).collect()
+}
+
+/// Version of CUDA that the driver knows, major and minor; none without a driver.
+pub(super) fn version() -> Option<(i32, i32)> {
+    if !is_present() {
+        return None;
+    }
+    let mut version = 0;
+    // SAFETY: the library is there, and writes one number.
+    unsafe { sys::cuDriverGetVersion(&mut version) }.result().ok()?;
+    Some((version / 1000, version % 1000 / 10))
+}
+
+/// What a GPU says of itself.
+pub(super) struct Told {
+    pub(super) ordinal: usize,
+    pub(super) name: String,
+    pub(super) architecture: String,
+    pub(super) free_bytes: usize,
+    pub(super) total_bytes: usize,
+}
+
+/// Asks a GPU without loading kernels.
+pub(super) fn ask(ordinal: usize) -> Result<Told> {
+    let asking = |error| failure("asking the GPU", error);
+    let context = CudaContext::new(ordinal).map_err(|error| failure("opening the GPU", error))?;
+    let (major, minor) = context.compute_capability().map_err(asking)?;
+    context.bind_to_thread().map_err(asking)?;
+    let (free_bytes, total_bytes) = result::mem_get_info().map_err(asking)?;
+    let name = context.name().map_err(asking)?;
+    Ok(Told { ordinal, name, architecture: format!("sm_{major}{minor}"), free_bytes, total_bytes })
+}
+
 /// Number of GPUs; 0 without a driver.
 pub(super) fn count() -> usize {
-    if !is_driver_present() {
+    if !is_present() {
         return 0;
     }
     CudaContext::device_count().map_or(0, |count| usize::try_from(count).unwrap_or(0))
 }
 
-fn is_driver_present() -> bool {
+/// Whether there is a driver.
+pub(super) fn is_present() -> bool {
     // SAFETY: loading the driver's library runs its initialisers, which ask nothing of us.
     unsafe { sys::is_culib_present() }
 }
 
 /// The GPU of a number, its kernels loaded.
 pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>> {
-    if !is_driver_present() {
+    if !is_present() {
         return Err(Error::Device("there is no NVIDIA driver (libcuda): install it".into()));
     }
     let count = count();
@@ -180,6 +218,11 @@ impl Machine for Gpu {
 
     fn has_warpgroups(&self) -> bool {
         self.has_warpgroups
+    }
+
+    fn memory(&self) -> Result<(usize, usize)> {
+        self.bind()?;
+        result::mem_get_info().map_err(|error| failure("asking for free memory", error))
     }
 
     fn allocate(&self, bytes: usize, what: &'static str) -> Result<u64> {

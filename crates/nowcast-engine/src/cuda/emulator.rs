@@ -133,6 +133,11 @@ impl Machine for Emulator {
         true
     }
 
+    fn memory(&self) -> Result<(usize, usize)> {
+        let free = crate::cpu::available().unwrap_or(usize::MAX);
+        Ok((free, free))
+    }
+
     fn allocate(&self, bytes: usize, what: &'static str) -> Result<u64> {
         let error = Error::Memory { bytes, what };
         let Ok(layout) = Layout::from_size_align(bytes.max(1), ALIGNMENT) else { return Err(error) };

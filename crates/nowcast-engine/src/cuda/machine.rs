@@ -36,6 +36,9 @@ pub(super) trait Machine: Send + Sync {
     /// Whether four warps can multiply together (`wgmma`, architecture 9.0 alone).
     fn has_warpgroups(&self) -> bool;
 
+    /// Free and total bytes of device memory, whoever uses the rest.
+    fn memory(&self) -> Result<(usize, usize)>;
+
     /// Reserves device memory, aligned to 256 bytes; contents are arbitrary.
     fn allocate(&self, bytes: usize, what: &'static str) -> Result<u64>;
 

@@ -14,8 +14,10 @@
 //! | `kernel`, `argument` | which kernels there are, and how their arguments lie in memory |
 //! | `weights` | packing and uploading |
 //! | `record` | from operations to launches |
-//! | `executable` | memory of a plan, runs, graphs |
-//! | `emulator` | the same kernels compiled for this processor, for tests |
+//! | `layout` | the memory of a plan |
+//! | `executable`, `staging` | runs, graphs, and the host's side of them |
+//! | [`probe`] | what is there, and where it was looked for |
+//! | `emulator`, `faults` | the same kernels compiled for this processor, and what can go wrong, for tests |
 
 mod argument;
 mod cubin_cache;
@@ -24,10 +26,17 @@ mod driver;
 #[cfg(feature = "emulation")]
 mod emulator;
 mod executable;
+#[cfg(feature = "emulation")]
+mod faults;
 mod kernel;
+mod layout;
 mod machine;
 mod nvrtc;
+pub mod probe;
 mod record;
+mod staging;
 mod weights;
 
 pub use device::CudaDevice;
+#[cfg(feature = "emulation")]
+pub use faults::{Faults, Site};

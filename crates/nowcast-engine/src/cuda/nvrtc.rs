@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 const ENVIRONMENT_VARIABLE: &str = "NOWCAST_NVRTC";
 
 type Program = *mut c_void;
+type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
 type Create = unsafe extern "C" fn(
     *mut Program,
     *const c_char,
@@ -34,6 +35,7 @@ pub(super) struct Nvrtc {
     cubin_size: Size,
     cubin: Get,
     destroy: Destroy,
+    version: Version,
     /// Where it was found.
     pub(super) origin: PathBuf,
     /// Keeps the functions above in memory.
@@ -65,10 +67,19 @@ impl Nvrtc {
                 cubin_size: *library.get(b"nvrtcGetCUBINSize\0").ok()?,
                 cubin: *library.get(b"nvrtcGetCUBIN\0").ok()?,
                 destroy: *library.get(b"nvrtcDestroyProgram\0").ok()?,
+                version: *library.get(b"nvrtcVersion\0").ok()?,
                 origin: path.to_owned(),
                 _library: library,
             })
         }
+    }
+
+    /// Major and minor version.
+    pub(super) fn version(&self) -> Option<(i32, i32)> {
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: the library is loaded, and writes two numbers.
+        let status = unsafe { (self.version)(&mut major, &mut minor) };
+        (status == 0).then_some((major, minor))
     }
 
     /// Machine code of one source.
@@ -124,7 +135,8 @@ pub(super) fn options(architecture: &str) -> Vec<String> {
     vec![format!("--gpu-architecture={architecture}"), "--fmad=false".into(), "--std=c++17".into()]
 }
 
-fn candidates() -> Vec<PathBuf> {
+/// Files of the compiler, in the order in which they are tried.
+pub(super) fn candidates() -> Vec<PathBuf> {
     if let Some(path) = std::env::var_os(ENVIRONMENT_VARIABLE) {
         return vec![path.into()];
     }

@@ -35,18 +35,24 @@ pub struct PlanBuilder {
     entries: Vec<Entry>,
     inputs: Vec<Tensor>,
     kept: Vec<Tensor>,
+    stages: Vec<(usize, String)>,
 }
 
 impl PlanBuilder {
     /// Starts with the prefill section. Without `fused`, residual sums and gates are operations of their own.
     pub fn new(capacity: Live, fused: bool) -> Self {
-        let (inputs, kept) = (Vec::new(), Vec::new());
-        Self { capacity, fused, operations: Vec::new(), prefill: None, entries: Vec::new(), inputs, kept }
+        let (operations, entries, inputs, kept, stages) = Default::default();
+        Self { capacity, fused, operations, prefill: None, entries, inputs, kept, stages }
     }
 
     /// Greatest extents of the plan.
     pub fn capacity(&self) -> Live {
         self.capacity
+    }
+
+    /// Names the part of the model that the operations from here on belong to, for those who ask which one failed.
+    pub fn stage(&mut self, name: impl Into<String>) {
+        self.stages.push((self.operations.len(), name.into()));
     }
 
     /// Ends the prefill section: what follows may run several times over what stands.
@@ -195,6 +201,7 @@ impl PlanBuilder {
             bytes,
             inputs: self.inputs,
             kept: self.kept,
+            stages: self.stages,
         })
     }
 }
@@ -202,6 +209,7 @@ impl PlanBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Section;
 
     const CAPACITY: Live = Live { batch: 2, context: 4, samples: 8 };
 
@@ -219,6 +227,22 @@ mod tests {
         for other in [step, later] {
             assert!(range(other).start >= range(kept).end || range(other).end <= range(kept).start);
         }
+    }
+
+    #[test]
+    fn operations_are_named_by_the_part_they_belong_to() {
+        let mut plan = PlanBuilder::new(CAPACITY, true);
+        let input = plan.input(Element::F32, Rows::batch(), 64);
+        let gated = plan.swiglu(input);
+        plan.stage("layer 1");
+        plan.swiglu(gated);
+        plan.begin_decode();
+        plan.stage("step 0");
+        plan.push(Operation::Add(operation::Add { left: gated, right: gated, output: gated }));
+        let plan = plan.finish().unwrap();
+        assert_eq!(plan.describe(Section::Prefill, 0), "SwiGlu (operation 1 of 2 of the prefill)");
+        assert_eq!(plan.describe(Section::Prefill, 1), "layer 1, SwiGlu (operation 2 of 2 of the prefill)");
+        assert_eq!(plan.describe(Section::Decode, 0), "step 0, Add (operation 1 of 1 of the decode)");
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub(super) trait Tenant {
     fn give_up_weights(&mut self);
 }
 
+/// What is given up first, and what then.
+const WAYS: [fn(&mut (dyn Tenant + Send)); 2] = [|tenant| tenant.give_up_plans(), |tenant| tenant.give_up_weights()];
+
 struct Entry {
     id: usize,
     tenant: Weak<Mutex<dyn Tenant + Send>>,
@@ -98,9 +101,7 @@ impl MemoryBudget {
             of_others.map(|entry| entry.held.load(Ordering::Relaxed)).sum()
         };
         let fits = |entries: &[Entry]| mine.saturating_add(others(entries)) <= self.0.limit;
-        let ways: [fn(&mut (dyn Tenant + Send)); 2] =
-            [|tenant| tenant.give_up_plans(), |tenant| tenant.give_up_weights()];
-        for give_up in ways {
+        for give_up in WAYS {
             for entry in entries.iter().filter(|entry| entry.id != id) {
                 if fits(&entries) {
                     return Ok(());
@@ -121,6 +122,22 @@ impl MemoryBudget {
             in_words(others(&entries)),
             in_words(self.0.limit)
         )))
+    }
+
+    /// Lets the one that has rested longest give something up, its plans or else its weights; whether anyone could.
+    pub(super) fn free_one(&self, id: usize) -> bool {
+        let mut entries = self.entries();
+        entries.sort_by_key(|entry| entry.used);
+        WAYS.iter().any(|give_up| {
+            entries.iter().filter(|entry| entry.id != id).any(|entry| {
+                let before = entry.held.load(Ordering::Relaxed);
+                let Some(tenant) = entry.tenant.upgrade() else { return false };
+                if let Ok(mut tenant) = tenant.try_lock() {
+                    give_up(&mut *tenant);
+                }
+                entry.held.load(Ordering::Relaxed) < before
+            })
+        })
     }
 }
 
@@ -189,6 +206,17 @@ mod tests {
         drop(at_work);
         budget.make_room(2, 70).unwrap();
         assert_eq!((holds(&holder), budget.held()), ((0, 10), 10));
+    }
+
+    #[test]
+    fn what_is_freed_piece_by_piece_is_plans_first_and_then_weights() {
+        let budget = MemoryBudget::new(100);
+        let [a, b] = [(1, 20, 10), (2, 20, 10)].map(|(id, plans, weights)| enter(&budget, id, plans, weights));
+        let mut seen = Vec::new();
+        while budget.free_one(2) {
+            seen.push((holds(&a), holds(&b)));
+        }
+        assert_eq!(seen, [((0, 10), (20, 10)), ((0, 0), (20, 10))], "never one's own");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::budget::{MemoryBudget, Tenant};
-use super::plans::{PlanCache, Planned};
+use super::plans::{PlanCache, Planned, Ready};
 use super::{Counters, memory};
 use crate::{Error, Result};
 
@@ -72,8 +72,14 @@ where
             if let Some(budget) = budget {
                 budget.make_room(self.tenant(), kept.weights)?;
             }
-            let model = (kept.load)()?;
+            let model = loop {
+                match (kept.load)() {
+                    Err(Error::Memory(_)) if budget.is_some_and(|budget| budget.free_one(self.tenant())) => {}
+                    loaded => break loaded?,
+                }
+            };
             kept.weights = model.resident().bytes();
+            tracing::debug!(target: "memory", bytes = kept.weights, "weights loaded");
             kept.model = Some(model);
             kept.note_held();
         }
@@ -137,7 +143,9 @@ impl<M: Planned> Tenant for Kept<M> {
 
     fn give_up_weights(&mut self) {
         self.plans.clear();
-        self.model = None;
+        if self.model.take().is_some() {
+            tracing::debug!(target: "memory", bytes = self.weights, "weights unloaded");
+        }
         self.note_held();
     }
 }
@@ -152,6 +160,11 @@ impl<M: Planned> AtWork<'_, M> {
     pub(super) fn parts(&mut self) -> (&M, &mut PlanCache<M>, &mut Counters) {
         let Kept { model, plans, counters, .. } = &mut *self.kept;
         (model.as_ref().expect("it was brought back when work began"), plans, counters)
+    }
+
+    /// The room for plans that the caller's limit and the budget leave beside the weights and `results` bytes of paths.
+    pub(super) fn room(&self, results: usize, limit: Option<usize>) -> Result<Room> {
+        Ok(Room { limit: self.plan_limit(results, limit)?, results })
     }
 
     /// What a plan may take of the caller's limit and of the budget, beside the weights and `results` bytes of paths.
@@ -172,16 +185,56 @@ impl<M: Planned> AtWork<'_, M> {
         limit.map(rest).transpose()
     }
 
+    /// The plan of the largest chunk of a shape for which there is room, with its chunk and the counters.
+    ///
+    /// What a device promised may be gone when it is asked for: then own plans give way, then others who share the
+    /// budget, and then the chunk shrinks, for the rest of the forecast.
+    pub(super) fn ready(
+        &mut self,
+        shape: M::Shape,
+        room: &mut Room,
+    ) -> Result<(M::Shape, &mut Ready<M>, &mut Counters)> {
+        let mut refused = None;
+        let shape = loop {
+            let (model, plans, counters) = self.parts();
+            let fitted = memory::fit(shape, room.limit, |shape| plans.bytes(model, shape, counters));
+            let fitted = fitted.map_err(|error| refused.take().unwrap_or(error))?;
+            self.make_room(fitted, room)?;
+            let (model, plans, counters) = self.parts();
+            let Err(error) = plans.bring(model, fitted, room.limit, counters) else { break fitted };
+            let Error::Memory(reason) = error else { return Err(error) };
+            let bytes = plans.bytes(model, fitted, counters)?;
+            let gave_way = plans.held_bytes() > 0;
+            plans.clear();
+            if gave_way || self.budget.is_some_and(|budget| budget.free_one(self.tenant)) {
+                continue;
+            }
+            tracing::debug!(target: "memory", bytes, %reason, "chunk shrunk");
+            room.limit = Some(bytes - 1);
+            refused = Some(Error::Memory(reason));
+        };
+        let Kept { plans, counters, .. } = &mut *self.kept;
+        Ok((shape, plans.latest(), counters))
+    }
+
     /// Lets a plan in: others who share the budget give up what they do not use.
-    pub(super) fn make_room(&mut self, shape: M::Shape, results: usize, limit: Option<usize>) -> Result<()> {
+    fn make_room(&mut self, shape: M::Shape, room: &Room) -> Result<()> {
         let Some(budget) = self.budget else { return Ok(()) };
         let (model, plans, counters) = self.parts();
         let plan = plans.missing_bytes(model, shape, counters)?;
         // Own plans give way first, when the plan is taken from the cache.
-        let plans = plans.held_bytes().saturating_add(plan).min(limit.unwrap_or(usize::MAX));
-        let mine = self.kept.weights.saturating_add(plans).saturating_add(results);
+        let plans = plans.held_bytes().saturating_add(plan).min(room.limit.unwrap_or(usize::MAX));
+        let mine = self.kept.weights.saturating_add(plans).saturating_add(room.results);
         budget.make_room(self.tenant, mine)
     }
+}
+
+/// What one forecast may take beside the weights.
+pub(super) struct Room {
+    /// Bytes of plans.
+    limit: Option<usize>,
+    /// Bytes of the paths that are answered.
+    results: usize,
 }
 
 impl<M: Planned> Drop for AtWork<'_, M> {

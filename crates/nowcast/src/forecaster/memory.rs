@@ -1,7 +1,7 @@
 //! How much memory a forecast may take, and how it is cut to fit.
 
-use std::path::Path;
-
+/// Bytes of host memory that can still be had.
+pub use nowcast_engine::cpu::available;
 use nowcast_engine::extent::Live;
 
 use super::plans::PlanShape;
@@ -22,61 +22,41 @@ pub(super) fn fit<S: PlanShape>(
     let budget = limit.unwrap_or(COMFORTABLE_PLAN);
     loop {
         let needed = bytes(shape)?;
-        let rows_per_sample = shape.rows_per_sample();
-        let capacity = shape.capacity();
-        let Live { batch, samples, .. } = *capacity;
-        if needed <= budget || (limit.is_none() && batch == 1 && samples == 1) {
+        if needed <= budget {
             return Ok(shape);
         }
-        if samples > 1 && (batch == 1 || batch * samples * rows_per_sample > EFFICIENT_ROWS) {
-            capacity.samples = samples.div_ceil(2);
-        } else if batch > 1 {
-            capacity.batch = batch.div_ceil(2);
-        } else {
-            return Err(Error::Memory(format!(
-                "one series with one sample needs {} beside weights and paths where {} are left: raise the memory limit or shorten context and horizon",
-                in_words(needed),
-                in_words(budget)
-            )));
+        match smaller(shape) {
+            Some(smaller) => shape = smaller,
+            None if limit.is_none() => return Ok(shape),
+            None => {
+                return Err(Error::Memory(format!(
+                    "one series with one sample needs {} beside weights and paths where {} are left: raise the memory limit or shorten context and horizon",
+                    in_words(needed),
+                    in_words(budget)
+                )));
+            }
         }
     }
 }
 
-/// Bytes that can still be had, where the system tells: of the machine, and of the container or job we run in.
-pub fn available() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let machine = number_after(&text, "MemAvailable:")?.checked_mul(1024)?;
-    Some(machine.min(control_groups().unwrap_or(usize::MAX)))
+/// The next smaller chunk; the digits stay. `None` where there is one sample of one series.
+pub(super) fn smaller<S: PlanShape>(mut shape: S) -> Option<S> {
+    let rows_per_sample = shape.rows_per_sample();
+    let capacity = shape.capacity();
+    let Live { batch, samples, .. } = *capacity;
+    if samples > 1 && (batch == 1 || batch * samples * rows_per_sample > EFFICIENT_ROWS) {
+        capacity.samples = samples.div_ceil(2);
+    } else if batch > 1 {
+        capacity.batch = batch.div_ceil(2);
+    } else {
+        return None;
+    }
+    Some(shape)
 }
 
-/// What the memory limits of the process's control groups (version 2) leave: the least of its own and those above it.
-fn control_groups() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let group = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let rest = |group: &Path| {
-        let read = |name: &str| std::fs::read_to_string(Path::new("/sys/fs/cgroup").join(group).join(name)).ok();
-        rest_of_group(&read("memory.max")?, &read("memory.current")?, &read("memory.stat")?)
-    };
-    Path::new(group).ancestors().filter_map(rest).min()
-}
-
-/// Pages of files that nobody has used lately count as taken, yet are given back on demand.
-fn rest_of_group(most: &str, taken: &str, statistics: &str) -> Option<usize> {
-    let most: usize = most.trim().parse().ok()?;
-    let taken: usize = taken.trim().parse().ok()?;
-    let files = number_after(statistics, "inactive_file").unwrap_or(0);
-    Some(most.saturating_sub(taken.saturating_sub(files)))
-}
-
-/// The number behind a name at the start of a line.
-fn number_after(text: &str, name: &str) -> Option<usize> {
-    let line = text.lines().find(|line| line.split_whitespace().next() == Some(name))?;
-    line.split_whitespace().nth(1)?.parse().ok()
-}
-
-/// Refuses a plan that the machine cannot hold, before the system ends the process for it.
-pub(super) fn check_plan(bytes: usize) -> Result<()> {
-    match available() {
+/// Refuses a plan that its device cannot hold, before the system ends the process for it.
+pub(super) fn check_plan(bytes: usize, available: Option<usize>) -> Result<()> {
+    match available {
         Some(most) if bytes > most => Err(Error::Memory(format!(
             "the plan needs {} where {} can be had: shorten context and horizon, or choose fewer columns",
             in_words(bytes),
@@ -156,17 +136,9 @@ mod tests {
     }
 
     #[test]
-    fn a_control_group_leaves_what_it_has_not_given_away() {
-        let statistics = "anon 300\nfile 250\ninactive_file 200\n";
-        assert_eq!(rest_of_group("1000\n", "600\n", statistics), Some(600));
-        assert_eq!(rest_of_group("1000\n", "1500\n", statistics), Some(0));
-        assert_eq!(rest_of_group("max\n", "600\n", statistics), None);
-    }
-
-    #[test]
     fn plans_beyond_the_machine_are_refused() {
-        assert!(check_plan(1).is_ok());
-        assert!(available().is_none() || check_plan(usize::MAX).is_err());
+        assert!(check_plan(1, Some(1)).is_ok() && check_plan(usize::MAX, None).is_ok());
+        assert!(check_plan(2, Some(1)).is_err());
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct Counters {
     pub graphs_captured: u64,
     /// Graphs launched (GPU only).
     pub graphs_replayed: u64,
+    /// Graphs that could not be recorded, so that kernels were launched one by one (GPU only).
+    pub graph_fallbacks: u64,
     /// Times the host waited for the device in the middle of a forecast.
     pub host_syncs: u64,
     /// Operations performed, a kernel or a few each.
@@ -49,6 +51,7 @@ impl Counters {
     fn add(&mut self, before: Activity, after: Activity) {
         self.graphs_captured += after.graphs_captured - before.graphs_captured;
         self.graphs_replayed += after.graphs_replayed - before.graphs_replayed;
+        self.graph_fallbacks += after.graph_fallbacks - before.graph_fallbacks;
         self.host_syncs += after.host_syncs - before.host_syncs;
     }
 }

@@ -63,13 +63,13 @@ impl<M: Planned> Ready<M> {
     /// Reserves the memory of a plan.
     pub(crate) fn of_tensors(model: &M, tensors: M::Tensors) -> Result<Self> {
         let plan = Arc::clone(M::of(&tensors));
-        let prepared = Arc::clone(model.resident()).prepare(plan);
-        Ok(Self { tensors, executable: prepared.map_err(|error| Error::Memory(error.to_string()))? })
+        let executable = Arc::clone(model.resident()).prepare(plan).map_err(Error::of_device)?;
+        Ok(Self { tensors, executable })
     }
 
     /// Runs one section.
     pub(crate) fn run(&mut self, section: Section, launch: &Launch) -> Result<()> {
-        self.executable.run(section, launch).map_err(|error| Error::Memory(error.to_string()))
+        self.executable.run(section, launch).map_err(Error::of_device)
     }
 }
 
@@ -79,9 +79,16 @@ pub(super) fn bucket(size: usize) -> usize {
     size.next_multiple_of(step.max(1))
 }
 
+/// A plan in the cache, and the bytes it takes on its device.
+struct Kept<M: Planned> {
+    shape: M::Shape,
+    bytes: usize,
+    ready: Ready<M>,
+}
+
 /// Plans in order of use, the latest last.
 pub(super) struct PlanCache<M: Planned> {
-    plans: Vec<(M::Shape, Ready<M>)>,
+    plans: Vec<Kept<M>>,
     /// What plans take, so that a forecast of a known shape writes none.
     sizes: HashMap<M::Shape, usize>,
     /// The plan written last, in case it is the one to run.
@@ -103,18 +110,25 @@ const KEPT_BYTES: usize = 2 << 30;
 impl<M: Planned> PlanCache<M> {
     /// Bytes of all plans that are ready.
     pub(super) fn held_bytes(&self) -> usize {
-        self.plans.iter().map(|(_, ready)| ready.executable.plan().bytes()).sum()
+        self.plans.iter().map(|kept| kept.bytes).sum()
     }
 
     /// Bytes that the plan of a shape would add.
     pub(super) fn missing_bytes(&mut self, model: &M, shape: M::Shape, counters: &mut Counters) -> Result<usize> {
-        if self.plans.iter().any(|(other, _)| *other == shape) { Ok(0) } else { self.bytes(model, shape, counters) }
+        if self.plans.iter().any(|kept| kept.shape == shape) { Ok(0) } else { self.bytes(model, shape, counters) }
     }
 
     /// Gives all plans up; their sizes stay known.
     pub(super) fn clear(&mut self) {
-        self.plans.clear();
+        self.evict(self.plans.len());
         self.written = None;
+    }
+
+    /// Gives up this many of the plans that were not used for longest.
+    fn evict(&mut self, count: usize) {
+        for kept in self.plans.drain(..count) {
+            tracing::debug!(target: "plans", bytes = kept.bytes, "evicted");
+        }
     }
 
     /// Bytes of the plan of a shape, written down if its size is not known.
@@ -127,36 +141,40 @@ impl<M: Planned> PlanCache<M> {
         }
         let tensors = model.plan(shape)?;
         counters.plans_built += 1;
-        let bytes = M::of(&tensors).bytes();
+        let bytes = model.resident().plan_bytes(M::of(&tensors)).map_err(Error::of_device)?;
         self.sizes.insert(shape, bytes);
         self.written = Some((shape, tensors));
         Ok(bytes)
     }
 
-    /// The plan of a shape, built if it is not at hand; others give way so that all fit `limit` bytes.
-    pub(super) fn get(
+    /// Makes the plan of a shape the latest, built if it is not at hand; others give way so that all fit `limit` bytes.
+    ///
+    /// # Errors
+    /// Not enough memory; the plans that did not give way are still there.
+    pub(super) fn bring(
         &mut self,
         model: &M,
-        shape: M::Shape,
+        mut shape: M::Shape,
         limit: Option<usize>,
         counters: &mut Counters,
-    ) -> Result<&mut Ready<M>> {
-        if let Some(index) = self.plans.iter().position(|(other, _)| *other == shape) {
+    ) -> Result<()> {
+        let Live { batch, context, samples } = *shape.capacity();
+        if let Some(index) = self.plans.iter().position(|kept| kept.shape == shape) {
             counters.plans_reused += 1;
+            tracing::debug!(target: "plans", batch, context, samples, "reused");
             let plan = self.plans.remove(index);
             self.plans.push(plan);
         } else {
             let needed = self.bytes(model, shape, counters)?;
             let mut room = limit.unwrap_or(KEPT_BYTES).saturating_sub(needed);
-            let keep = self.plans.iter().rev().take_while(|(_, ready)| {
-                let bytes = ready.executable.plan().bytes();
-                let fits = bytes <= room;
-                room = room.saturating_sub(bytes);
+            let keep = self.plans.iter().rev().take_while(|kept| {
+                let fits = kept.bytes <= room;
+                room = room.saturating_sub(kept.bytes);
                 fits
             });
             let dropped = self.plans.len() - keep.count();
-            self.plans.drain(..dropped);
-            memory::check_plan(needed)?;
+            self.evict(dropped);
+            memory::check_plan(needed, model.resident().available())?;
             counters.planned_bytes = counters.planned_bytes.max(needed);
             let ready = match self.written.take() {
                 Some((written, tensors)) if written == shape => Ready::of_tensors(model, tensors)?,
@@ -165,10 +183,16 @@ impl<M: Planned> PlanCache<M> {
                     Ready::new(model, shape)?
                 }
             };
-            self.plans.push((shape, ready));
+            tracing::debug!(target: "plans", batch, context, samples, bytes = needed, "built");
+            tracing::debug!(target: "memory", bytes = needed, "plan reserved");
+            self.plans.push(Kept { shape, bytes: needed, ready });
         }
-        let (_, ready) = self.plans.last_mut().expect("just pushed");
-        Ok(ready)
+        Ok(())
+    }
+
+    /// The plan that was brought last.
+    pub(super) fn latest(&mut self) -> &mut Ready<M> {
+        &mut self.plans.last_mut().expect("a plan was brought").ready
     }
 }
 

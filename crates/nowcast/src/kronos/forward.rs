@@ -161,13 +161,16 @@ impl<'a> Forward<'a> {
     /// Candles to tokens, `[series, context, 2]`: every candle, whatever the window.
     pub(super) fn encode(&mut self, candles: Tensor) -> Tensor {
         let weights = &self.model.tokenizer;
+        self.plan.stage("tokenizer encoder");
         let mut x = self.plan.linear(weights.embed, candles);
         let caches = self.caches(&weights.encoder, self.context, 0);
         let pass = self.shared_pass(&weights.encoder, self.context);
         for (index, cache) in caches.iter().enumerate() {
+            self.plan.stage(format!("tokenizer encoder block {index}"));
             x = self.block(&weights.encoder, index, x, cache, pass);
             self.observe(format!("encoder_out.{index}"), x);
         }
+        self.plan.stage("tokenizer quantiser");
         let z = self.plan.linear(weights.quant_embed, x);
         self.observe_state("z", z);
         let tokens = self.plan.tensor_of(Element::I32, z.rows, 2);
@@ -185,6 +188,7 @@ impl<'a> Forward<'a> {
         let caches = self.caches(stack, shared, horizon);
         let Some(last) = caches.len().checked_sub(1).filter(|_| shared != Rows::fixed(0)) else { return caches };
         let pass = self.shared_pass(stack, shared);
+        self.plan.stage("tokenizer decoder of the context");
         let rows = TokenRows::of_context(tokens, self.dropped(horizon), shared);
         let mut x = self.embed_codes(rows);
         for (index, cache) in caches[..last].iter().enumerate() {
@@ -200,6 +204,7 @@ impl<'a> Forward<'a> {
         let horizon = self.shape.horizon;
         let own = Span::Own { first: 0, tokens: horizon, hidden: 0 };
         let pass = self.own_pass(stack, self.shared(horizon), own);
+        self.plan.stage("tokenizer decoder");
         let rows = TokenRows::of_paths(self.generated, 0, horizon);
         let mut x = self.embed_codes(rows);
         for (index, cache) in caches.iter().enumerate() {
@@ -253,8 +258,10 @@ impl<'a> Forward<'a> {
         let shared = self.shared(own);
         let pass = self.shared_pass(stack, shared);
         let first = self.dropped(own);
+        self.plan.stage("embedding of the context");
         let mut x = self.embed_tokens(TokenRows::of_context(tokens, first, shared), Some(Rows::fixed(first)));
         for (index, cache) in caches[..stack.blocks.len()].iter().enumerate() {
+            self.plan.stage(format!("block {index} of the context"));
             x = self.block(stack, index, x, cache, pass);
             if own == 0 {
                 self.observe(format!("layer_out.{index}"), x);
@@ -274,8 +281,11 @@ impl<'a> Forward<'a> {
         let stack = &self.model.predictor.stack;
         let pass: Pass = self.own_pass(stack, position, span);
         let stamps = self.context.plus(first);
+        let step = first + tokens;
+        self.plan.stage(format!("embedding of step {step}"));
         let mut x = self.embed_tokens(TokenRows::of_paths(self.generated, first, tokens), Some(stamps));
         for (index, cache) in caches[..stack.blocks.len()].iter().enumerate() {
+            self.plan.stage(format!("block {index} of step {step}"));
             x = self.block(stack, index, x, cache, pass);
         }
         let hidden = self.norm(x);
@@ -293,6 +303,7 @@ impl<'a> Forward<'a> {
 
     /// Draws the coarse token, asks the context what it makes of it, and draws the fine one.
     fn draw(&mut self, newest: &Newest, step: usize) {
+        self.plan.stage(format!("draw of step {step}"));
         self.sample(newest.s1_logits, newest.shared, step, 0);
         let query = self.dependency_query(TokenRows::of_paths(self.generated, step, 1));
         let output = self.plan.tensor(query.rows, query.width);

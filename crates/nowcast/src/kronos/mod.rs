@@ -100,7 +100,7 @@ impl Kronos {
             PredictorWeights::new(&predictor.config, predictor.checkpoint, options, threads, &mut list)?;
         let tokenizer_weights =
             TokenizerWeights::new(&tokenizer.config, tokenizer.checkpoint, options.eager, &mut list)?;
-        let resident = device.load(list).map_err(|error| Error::Memory(error.to_string()))?;
+        let resident = device.load(list).map_err(Error::of_device)?;
         Ok(Self {
             tokenizer_config: tokenizer.config,
             predictor_config: predictor.config,

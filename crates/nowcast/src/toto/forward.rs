@@ -208,6 +208,7 @@ impl Forward<'_> {
         let [location, scale] = [(); 2].map(|()| self.plan.tensor_of(Element::F64, context, self.patch()));
         let state = self.plan.tensor_of(Element::F64, series, STATE_WIDTH);
         let scaler = model.config.scaler;
+        self.plan.stage("scaler");
         self.plan.push(Operation::ScaleContext(operation::ScaleContext {
             scaler,
             values,
@@ -222,6 +223,7 @@ impl Forward<'_> {
         self.observe("loc", location);
         self.observe("scale", scale);
 
+        self.plan.stage("patch embedding");
         let mut x = self.plan.linear(model.weights.patch_embed, scaled);
         self.observe("patch_embed", x);
         if let Some([target, exogenous]) = model.weights.labels {
@@ -246,6 +248,7 @@ impl Forward<'_> {
         let last_time_layer = model.weights.layers.iter().rposition(|layer| layer.kind == LayerKind::Time);
         let mut pass = everything;
         for (index, layer) in model.weights.layers.iter().enumerate() {
+            self.plan.stage(format!("layer {index}"));
             if self.shape.observe != Observe::Stages && Some(index) == last_time_layer {
                 x = self.last_time_layer(index, layer, x, everything);
                 pass = only_last;
@@ -256,6 +259,7 @@ impl Forward<'_> {
         }
         self.observe("hidden", x);
 
+        self.plan.stage("output head");
         // Already one row per series unless all tokens were carried to the end.
         let last = if x.rows == series { x } else { self.plan.last_row(x, series) };
         let location = self.plan.last_row(location, series);
@@ -273,6 +277,7 @@ impl Forward<'_> {
         let state = self.plan.tensor_of(Element::F64, paths_rows, STATE_WIDTH);
         let mut prediction = first;
         for step in 0..self.steps() {
+            self.plan.stage(format!("draw of step {step}"));
             self.draw(&prediction, paths, streams, step);
             let column = step * self.patch();
             if let Some(future) = future {
@@ -287,6 +292,7 @@ impl Forward<'_> {
             if step + 1 == self.steps() {
                 break;
             }
+            self.plan.stage(format!("scaler and embedding of step {step}"));
             let scaled = self.plan.tensor(paths_rows, self.patch());
             let [location, scale] = [(); 2].map(|()| self.plan.tensor_of(Element::F64, paths_rows, self.patch()));
             self.plan.push(Operation::ScaleStep(operation::ScaleStep {
@@ -306,8 +312,10 @@ impl Forward<'_> {
             let pass = Pass { table, inner: Rows::fixed(1).times_samples(), step: Some(step) };
             let mut x = self.plan.linear(model.weights.patch_embed, scaled);
             for (index, layer) in model.weights.layers.iter().enumerate() {
+                self.plan.stage(format!("layer {index} of step {step}"));
                 x = self.layer(index, layer, x, pass);
             }
+            self.plan.stage(format!("output head of step {step}"));
             self.observe(&format!("decode_hidden.{step}"), x);
             prediction = Prediction { parameters: self.head(x, step + 1), location, scale };
         }
@@ -335,6 +343,7 @@ impl Forward<'_> {
     }
 
     fn mixture(&mut self, prediction: &Prediction) -> MixtureTensors {
+        self.plan.stage("mixture");
         let components = self.model.config.head.components();
         let positions = self.positions(0);
         let rows = self.series;

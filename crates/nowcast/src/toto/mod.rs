@@ -60,7 +60,7 @@ impl Toto {
         check_dtype(device, options.dtype, options.eager)?;
         let mut list = WeightList::default();
         let weights = TotoWeights::new(&config, checkpoint, options, device.host_threads(), &mut list)?;
-        let resident = device.load(list).map_err(|error| Error::Memory(error.to_string()))?;
+        let resident = device.load(list).map_err(Error::of_device)?;
         Ok(Self { config, options, weights, resident })
     }
 

@@ -22,8 +22,9 @@ use crate::arguments::{
     BaselineAction, BaselineArguments, CheckArguments, ColumnArguments, DtypeName, Given, ModeName, RunArguments,
     SaveArguments, StudyArguments, spelled,
 };
+use crate::device::{self, Care};
 use crate::progress::Progress;
-use crate::{device, message, model};
+use crate::{message, model};
 use compare::{Moved, check_same, moved};
 use file::{Baseline, Data, Measured, Score, Settings};
 
@@ -184,7 +185,7 @@ fn choice(settings: &Settings, run: &RunArguments) -> Result<Choice> {
         |name: &str| Error::Data(format!("the baseline was made with {name}, which this version does not know"));
     let mode = match &settings.mode {
         Some(name) => ModeName::from_str(name, false).map_err(|_| unknown(name))?,
-        None => device::open(&run.device, run.threads, None, false)?.1,
+        None => device::open(&run.device, run.threads, None, Care::default())?.1,
     };
     let dtype = DtypeName::from_str(&settings.dtype, false).map_err(|_| unknown(&settings.dtype))?;
     Ok(Choice { mode, dtype, device: run.device.clone() })

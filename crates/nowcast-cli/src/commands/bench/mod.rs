@@ -14,9 +14,10 @@ use serde_json::json;
 
 use super::{print, print_json};
 use crate::arguments::{BenchArguments, ModeName};
+use crate::device::{self, Care};
+use crate::model;
 use crate::peak::peak_bytes;
 use crate::progress::Progress;
-use crate::{device, model};
 use summary::Summary;
 use workload::Workload;
 
@@ -31,7 +32,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<()> {
     let started = Instant::now();
     let run = &arguments.model.run;
     let located = model::locate(&arguments.model.model, run)?;
-    let (device, mode) = device::open(&run.device, run.threads, run.mode, false)?;
+    let (device, mode) = device::open(&run.device, run.threads, run.mode, Care { poison: false, sync: run.sync })?;
     let mut workload = Workload::new(&located, arguments, device, mode)?;
     let load_ms = milliseconds(started);
     let times_ms = time(arguments.runs, &mut workload)?;

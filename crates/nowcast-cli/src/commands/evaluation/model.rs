@@ -10,7 +10,7 @@ use nowcast::{
 use super::super::ways::Choice;
 use super::Inputs;
 use crate::arguments::{ModeName, RunArguments};
-use crate::device;
+use crate::device::{self, Care};
 
 /// Past steps where nobody says how many, if the model's window has room for them.
 const CONTEXT: usize = 512;
@@ -34,7 +34,8 @@ pub(in super::super) enum Paths {
 impl Model {
     /// Loads a model as one mode, dtype and device run it.
     pub(in super::super) fn load(located: &Located, run: &RunArguments, choice: &Choice) -> Result<Self> {
-        let (device, mode) = device::open(&choice.device, run.threads, Some(choice.mode), false)?;
+        let (device, mode) =
+            device::open(&choice.device, run.threads, Some(choice.mode), Care { poison: false, sync: run.sync })?;
         let (eager, dtype) = (mode == ModeName::Eager, choice.dtype.into());
         match located {
             Located::Toto(source) => {

@@ -10,7 +10,7 @@ use nowcast::{ModelFamily, Result};
 use super::super::{print, print_json};
 use super::verdict;
 use crate::arguments::{FamilyName, ModeName, VerifyArguments};
-use crate::device;
+use crate::device::{self, Care};
 use crate::progress::Progress;
 
 pub(super) fn run(arguments: &VerifyArguments, folder: &Path) -> Result<ExitCode> {
@@ -22,7 +22,8 @@ pub(super) fn run(arguments: &VerifyArguments, folder: &Path) -> Result<ExitCode
     let place = if super::was_given(run, "--device") { &run.device } else { "cpu" };
     let mode = run.mode.unwrap_or(ModeName::Default);
     // Memory is poisoned, so that reading what nobody wrote shows.
-    let (device, _) = device::open(place, run.threads, Some(mode), true)?;
+    let care = Care { poison: true, sync: run.sync };
+    let (device, _) = device::open(place, run.threads, Some(mode), care)?;
     let mut progress = Progress::new("verifying");
     let report = golden::verify_on(device, folder, family, mode == ModeName::Eager, &mut |done, total| {
         progress.update(done, total);

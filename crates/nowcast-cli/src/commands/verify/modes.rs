@@ -10,9 +10,10 @@ use serde_json::json;
 
 use super::super::{input, print, print_json, synthetic::Synthetic, ways};
 use super::verdict;
-use crate::arguments::{ModeName, VerifyArguments, spelled};
+use crate::arguments::{ModeName, RunArguments, VerifyArguments, spelled};
+use crate::device::{self, Care};
+use crate::model;
 use crate::progress::Progress;
-use crate::{device, model};
 
 /// What is compared where no file is given: as much as the longest context and the largest batch need.
 const SYNTHETIC: Synthetic = Synthetic { context: 4096, variates: 1, horizon: 8 };
@@ -24,7 +25,7 @@ pub(super) fn run(arguments: &VerifyArguments, name: &str) -> Result<ExitCode> {
     let tables = input::tables(&arguments.data, &arguments.columns)?;
     let located = model::locate(name, run)?;
     let ways = compared(arguments)?;
-    let (baseline, _) = device::open("cpu", run.threads, Some(ModeName::Eager), true)?;
+    let (baseline, _) = device::open("cpu", run.threads, Some(ModeName::Eager), care(run))?;
     let scope = if arguments.quick { Scope::quick() } else { Scope::whole() };
     let mut progress = Progress::new("verifying");
     let mut tell = |done, total| progress.update(done, total);
@@ -59,6 +60,11 @@ pub(super) fn run(arguments: &VerifyArguments, name: &str) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(report.failed > 0)))
 }
 
+/// Memory is poisoned, so that reading what nobody wrote shows.
+fn care(run: &RunArguments) -> Care {
+    Care { poison: true, sync: run.sync }
+}
+
 /// What is compared with the eager mode of the CPU: all that is present but itself.
 fn compared(arguments: &VerifyArguments) -> Result<Vec<Way>> {
     let run = &arguments.run;
@@ -70,9 +76,9 @@ fn compared(arguments: &VerifyArguments) -> Result<Vec<Way>> {
         if eager && on_cpu && run.mode.is_none() {
             continue;
         }
-        let (device, _) = device::open(&choice.device, run.threads, Some(choice.mode), true)?;
+        let (device, _) = device::open(&choice.device, run.threads, Some(choice.mode), care(run))?;
         let one_thread = match on_cpu {
-            true => Some(device::open(&choice.device, Some(1), Some(choice.mode), true)?.0),
+            true => Some(device::open(&choice.device, Some(1), Some(choice.mode), care(run))?.0),
             false => None,
         };
         // Modes beyond the default one choose among kernels of equal digits.

@@ -159,7 +159,7 @@ impl Recorder<'_> {
         let is_short = queries.tokens == 0 && cache.capacity() <= MOST_FRESH_TOKENS;
         let columns = [head_dim, queries.query.width, queries.column, queries.output.width];
         let is_aligned = columns.iter().all(|column| column.is_multiple_of(4));
-        if self.weights.exact || is_short || !is_aligned {
+        if self.weights.settings.exact || is_short || !is_aligned {
             return None;
         }
         let size = CHUNKED_COMPONENTS.iter().position(|&most| head_dim <= most)?;

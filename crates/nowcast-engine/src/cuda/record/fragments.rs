@@ -264,7 +264,7 @@ impl Recorder<'_> {
     /// The tile that takes the least time by its cost.
     fn tile(&self, format: Format, rows: usize, columns: usize) -> Result<&'static Tile> {
         let machine = &self.weights.machine;
-        let grouped = self.weights.warpgroups && machine.has_warpgroups();
+        let grouped = self.weights.settings.warpgroups && machine.has_warpgroups();
         let fits =
             |tile: &&Tile| tile.shared_bytes(format) <= machine.most_shared_bytes() && (grouped || !tile.grouped);
         let fit = TILES.iter().filter(fits);

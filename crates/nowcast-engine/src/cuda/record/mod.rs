@@ -19,93 +19,64 @@ use std::sync::Arc;
 use super::argument::{Argument, KernelRows};
 use super::device::CudaWeights;
 use super::kernel::Kernel;
-use super::machine::{DeviceMemory, KernelLaunch};
-use super::weights::{BAND, DeviceLinear};
+use super::layout::{Layout, count};
+use super::machine::KernelLaunch;
 use crate::error::{Error, Result};
-use crate::extent::{Live, Rows};
+use crate::extent::Rows;
 use crate::operation::{AppendCache, Operation};
 use crate::plan::{Plan, Section, Tensor};
 use crate::rotary::Rotary;
 
-/// Launches of a plan, and the memory they need besides its arena.
+/// Launches of a plan.
 pub(super) struct Recording {
     /// Prefill, then decode.
     pub(super) sections: [Vec<KernelLaunch>; 2],
-    /// Live extents at its start, then scratch and constants.
-    pub(super) extra: DeviceMemory,
+    /// Which operation of its section each launch belongs to; of several at once, the first.
+    pub(super) places: [Vec<usize>; 2],
     /// Whether the prefill does without the number of samples.
     pub(super) defers: bool,
 }
 
-/// Room for the live extents, and distance of what follows.
-const ALIGNMENT: usize = 256;
-
 /// Blocks that a grid can have in its second and third direction.
 const MOST_SIDE_BLOCKS: usize = 65_535;
 
-/// Records a plan over an arena.
-pub(super) fn record(weights: &Arc<CudaWeights>, plan: &Plan, arena: u64) -> Result<Recording> {
-    let sections = [Section::Prefill, Section::Decode];
-    let mut rotaries: Vec<Rotary> = Vec::new();
-    let (mut scale_rows, mut fragment_bytes) = (0, 0);
-    for operation in sections.iter().flat_map(|&section| plan.operations(section)) {
-        match operation {
-            Operation::RotaryTable(op) if !rotaries.contains(&op.rotary) => rotaries.push(op.rotary),
-            Operation::Linear(op) => {
-                let rows = count(op.input.rows, plan.capacity())?;
-                scale_rows = scale_rows.max(rows);
-                if let DeviceLinear::Fragments(matrix) = &weights.linears[op.weight.index] {
-                    fragment_bytes =
-                        fragment_bytes.max(rows.div_ceil(BAND) * matrix.links * matrix.format.link_bytes());
-                }
-            }
-            _ => {}
-        }
-    }
-    let constants: Vec<u8> = rotaries.iter().flat_map(Rotary::constants).flat_map(f64::to_ne_bytes).collect();
-    let scales = (scale_rows * size_of::<f64>()).next_multiple_of(ALIGNMENT);
-    let front = ALIGNMENT + scales + constants.len().next_multiple_of(ALIGNMENT);
-    let extra = DeviceMemory::new(&weights.machine, front + fragment_bytes, "the plan")?;
-    // SAFETY: the memory was just allocated with room for them, and nothing is queued yet.
-    unsafe { weights.machine.upload(extra.address() + (ALIGNMENT + scales) as u64, &constants)? };
+/// Records a plan over a block of memory that is laid out so.
+pub(super) fn record(weights: &Arc<CudaWeights>, plan: &Plan, layout: Layout, arena: u64) -> Result<Recording> {
     let mut recorder = Recorder {
         weights,
         plan,
         arena,
-        live: extra.address(),
-        row_scale: extra.address() + ALIGNMENT as u64,
-        constants: extra.address() + (ALIGNMENT + scales) as u64,
-        row_fragments: extra.address() + front as u64,
-        rotaries,
+        live: arena + layout.live as u64,
+        row_scale: arena + layout.row_scale as u64,
+        constants: arena + layout.constants as u64,
+        row_fragments: arena + layout.row_fragments as u64,
+        rotaries: layout.rotaries,
         next: (0, 0),
         launches: Vec::new(),
     };
-    let mut record = |section: Section| -> Result<Vec<KernelLaunch>> {
+    let mut record = |section: Section| -> Result<(Vec<KernelLaunch>, Vec<usize>)> {
         let operations = plan.operations(section);
-        let mut place = 0;
+        let (mut place, mut places) = (0, Vec::new());
         while let Some(operation) = operations.get(place) {
             let following = &operations[place + 1..];
             recorder.next = recorder.weights_of_next(following);
-            place += match operation {
+            let performed = match operation {
                 Operation::AppendCache(append) => recorder.append_with(append, following)?,
                 _ => recorder.operation(operation).map(|()| 1)?,
             };
+            places.resize(recorder.launches.len(), place);
+            place += performed;
         }
-        Ok(std::mem::take(&mut recorder.launches))
+        Ok((std::mem::take(&mut recorder.launches), places))
     };
-    let sections = [record(Section::Prefill)?, record(Section::Decode)?];
+    let (first, second) = (record(Section::Prefill)?, record(Section::Decode)?);
     let mut defers = true;
     let prefill = plan.operations(Section::Prefill).iter();
     prefill.for_each(|operation| {
         // A suffix is named with its cache, but only paths write it.
         operation.each_tensor(&mut |tensor| defers &= !tensor.rows.counts_samples());
     });
-    Ok(Recording { sections, extra, defers })
-}
-
-/// Live rows at full capacity; kernels count in 32 bits.
-fn count(rows: Rows, capacity: Live) -> Result<usize> {
-    rows.checked_count(capacity).filter(|&count| i32::try_from(count).is_ok()).ok_or(Error::Overflow)
+    Ok(Recording { sections: [first.0, second.0], places: [first.1, second.1], defers })
 }
 
 /// What all recording functions know.

@@ -140,7 +140,8 @@ impl CandleForecaster {
         let window = self.window(options)?;
         let results = Self::path_bytes(1, options).unwrap_or(usize::MAX);
         let work = self.keeper.at_work()?;
-        let bytes = |shape| Ok(work.model().plan(shape)?.plan.bytes());
+        let model = work.model();
+        let bytes = |shape| model.resident().plan_bytes(&model.plan(shape)?.plan).map_err(Error::of_device);
         let limit = work.plan_limit(results, options.memory_limit)?;
         bytes(memory::fit(Self::shape(context.max(1), 1, window, options), limit, bytes)?)
     }
@@ -182,15 +183,14 @@ impl CandleForecaster {
         let (mut done, total) = (0, markets.len() * samples);
         let mut forecasts: Vec<Option<Forecast>> = markets.iter().map(|_| None).collect();
         let mut work = self.keeper.at_work()?;
-        let limit = work.plan_limit(results, options.memory_limit)?;
+        let mut room = work.room(results, options.memory_limit)?;
         for (context, members) in groups {
-            let shape = Self::shape(context, members.len(), window, options);
-            let (model, plans, counters) = work.parts();
-            let shape = memory::fit(shape, limit, |shape| plans.bytes(model, shape, counters))?;
-            for batch in members.chunks(shape.capacity.batch) {
-                work.make_room(shape, results, limit)?;
-                let (model, plans, counters) = work.parts();
-                let ready = plans.get(model, shape, limit, counters)?;
+            let mut wanted = Self::shape(context, members.len(), window, options);
+            let mut rest = &members[..];
+            while !rest.is_empty() {
+                let (shape, ready, counters) = work.ready(wanted, &mut room)?;
+                let (batch, behind) = rest.split_at(shape.capacity.batch.min(rest.len()));
+                (wanted, rest) = (shape, behind);
                 let before = ready.executable.activity();
                 let answers = Run { batch, options, shape }.forecast(ready, &mut |paths| {
                     done += paths;

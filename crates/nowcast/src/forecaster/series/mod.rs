@@ -120,7 +120,8 @@ impl Forecaster {
         let group = Group { variates, exogenous: 0, known_future: false, patches };
         let results = self.path_bytes(variates, options).unwrap_or(usize::MAX);
         let work = self.keeper.at_work()?;
-        let bytes = |shape| Ok(work.model().plan(shape)?.plan.bytes());
+        let model = work.model();
+        let bytes = |shape| model.resident().plan_bytes(&model.plan(shape)?.plan).map_err(Error::of_device);
         let limit = work.plan_limit(results, options.memory_limit)?;
         bytes(memory::fit(self.shape(group, 1, options), limit, bytes)?)
     }
@@ -156,15 +157,14 @@ impl Forecaster {
         let (mut done, total) = (0, series.len() * samples);
         let mut forecasts: Vec<Option<Forecast>> = series.iter().map(|_| None).collect();
         let mut work = self.keeper.at_work()?;
-        let limit = work.plan_limit(results, options.memory_limit)?;
+        let mut room = work.room(results, options.memory_limit)?;
         for (group, members) in groups {
-            let shape = self.shape(group, members.len(), options);
-            let (model, plans, counters) = work.parts();
-            let shape = memory::fit(shape, limit, |shape| plans.bytes(model, shape, counters))?;
-            for batch in members.chunks(shape.capacity.batch) {
-                work.make_room(shape, results, limit)?;
-                let (model, plans, counters) = work.parts();
-                let ready = plans.get(model, shape, limit, counters)?;
+            let mut wanted = self.shape(group, members.len(), options);
+            let mut rest = &members[..];
+            while !rest.is_empty() {
+                let (shape, ready, counters) = work.ready(wanted, &mut room)?;
+                let (batch, behind) = rest.split_at(shape.capacity.batch.min(rest.len()));
+                (wanted, rest) = (shape, behind);
                 let chunks = samples.div_ceil(shape.capacity.samples) as u64;
                 let before = ready.executable.activity();
                 let run = Run { series, batch, options, shape, samples };

@@ -1,0 +1,74 @@
+//! The memory of a plan on the device: one block, its size known before it is reserved.
+
+use super::device::CudaWeights;
+use super::weights::{BAND, DeviceLinear};
+use crate::error::{Error, Result};
+use crate::extent::{Live, Rows};
+use crate::operation::Operation;
+use crate::plan::{Plan, Section};
+use crate::rotary::Rotary;
+
+/// Distance between the parts.
+const ALIGNMENT: usize = 256;
+
+/// Offsets in the block: the plan's tensors, the live extents, scratch and constants.
+pub(super) struct Layout {
+    /// The structure that varies from run to run.
+    pub(super) live: usize,
+    /// One f64 for each row of the longest product.
+    pub(super) row_scale: usize,
+    /// [`Layout::contents`].
+    pub(super) constants: usize,
+    /// The rows of a product as tensor cores read them.
+    pub(super) row_fragments: usize,
+    /// The whole block.
+    pub(super) bytes: usize,
+    /// Whose constants follow each other.
+    pub(super) rotaries: Vec<Rotary>,
+}
+
+impl Layout {
+    pub(super) fn new(weights: &CudaWeights, plan: &Plan) -> Result<Self> {
+        let mut rotaries: Vec<Rotary> = Vec::new();
+        let (mut scale_rows, mut fragment_bytes) = (0, 0);
+        let sections = [Section::Prefill, Section::Decode];
+        for operation in sections.iter().flat_map(|&section| plan.operations(section)) {
+            match operation {
+                Operation::RotaryTable(op) if !rotaries.contains(&op.rotary) => rotaries.push(op.rotary),
+                Operation::Linear(op) => {
+                    let rows = count(op.input.rows, plan.capacity())?;
+                    scale_rows = scale_rows.max(rows);
+                    if let DeviceLinear::Fragments(matrix) = &weights.linears[op.weight.index] {
+                        let bands = rows.div_ceil(BAND).checked_mul(matrix.links).ok_or(Error::Overflow)?;
+                        let bytes = bands.checked_mul(matrix.format.link_bytes()).ok_or(Error::Overflow)?;
+                        fragment_bytes = fragment_bytes.max(bytes);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut end = 0usize;
+        let mut part = |bytes: usize| -> Result<usize> {
+            let start = end;
+            let bytes = bytes.checked_next_multiple_of(ALIGNMENT).ok_or(Error::Overflow)?;
+            end = end.checked_add(bytes).ok_or(Error::Overflow)?;
+            Ok(start)
+        };
+        part(plan.bytes())?;
+        let live = part(ALIGNMENT)?;
+        let row_scale = part(scale_rows.checked_mul(size_of::<f64>()).ok_or(Error::Overflow)?)?;
+        let constants = part(rotaries.iter().flat_map(Rotary::constants).count() * size_of::<f64>())?;
+        let row_fragments = part(fragment_bytes)?;
+        Ok(Self { live, row_scale, constants, row_fragments, bytes: end, rotaries })
+    }
+
+    /// The constants.
+    pub(super) fn contents(&self) -> Vec<u8> {
+        self.rotaries.iter().flat_map(Rotary::constants).flat_map(f64::to_ne_bytes).collect()
+    }
+}
+
+/// Live rows at full capacity; kernels count in 32 bits.
+pub(super) fn count(rows: Rows, capacity: Live) -> Result<usize> {
+    rows.checked_count(capacity).filter(|&count| i32::try_from(count).is_ok()).ok_or(Error::Overflow)
+}
