@@ -8,7 +8,7 @@ use super::reference::commands;
 use crate::program::Call;
 
 /// Flags of other programs that the pages mention.
-const FOREIGN: [&str; 14] = [
+const FOREIGN: [&str; 13] = [
     "--release",
     "--workspace",
     "--locked",
@@ -22,7 +22,6 @@ const FOREIGN: [&str; 14] = [
     "--test",
     "--features",
     "--example",
-    "--sync",
 ];
 
 /// `--words-of-letters` in a text.
