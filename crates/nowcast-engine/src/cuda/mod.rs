@@ -3,7 +3,8 @@
 //! The driver and the compiler (NVRTC) are looked for at run time, so one binary runs with and without a GPU. Kernels
 //! travel as sources, because one binary then serves every architecture the installed compiler knows; what it makes of
 //! them is kept on disk. A plan becomes a list of launches whose arguments never change: what varies from run to run
-//! is a small structure in the device's memory. Sums keep the order of the CPU device, and digits its own.
+//! is a small structure in the device's memory. Products run on tensor cores in an order of sums of their own, the same for
+//! any number of rows; on request everything keeps the order of the CPU device, and its digits.
 //!
 //! | file | what it owns |
 //! |---|---|
