@@ -48,7 +48,16 @@ pub(super) fn ask(ordinal: usize) -> Result<Told> {
     context.bind_to_thread().map_err(asking)?;
     let (free_bytes, total_bytes) = result::mem_get_info().map_err(asking)?;
     let name = context.name().map_err(asking)?;
-    Ok(Told { ordinal, name, architecture: format!("sm_{major}{minor}"), free_bytes, total_bytes })
+    Ok(Told { ordinal, name, architecture: architecture(major, minor), free_bytes, total_bytes })
+}
+
+/// What kernels are compiled for. Warpgroups belong to the one architecture that has them, and to no later one.
+fn architecture(major: i32, minor: i32) -> String {
+    format!("sm_{major}{minor}{}", if has_warpgroups(major) { "a" } else { "" })
+}
+
+fn has_warpgroups(major: i32) -> bool {
+    major == 9
 }
 
 /// Number of GPUs; 0 without a driver.
@@ -84,9 +93,7 @@ pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>> {
     let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
     let (major, minor) = context.compute_capability().map_err(|error| failure("asking the GPU", error))?;
     let name = context.name().map_err(|error| failure("asking the GPU", error))?;
-    let has_warpgroups = major == 9;
-    // Warpgroups belong to this very architecture, no later one has them.
-    let architecture = format!("sm_{major}{minor}{}", if has_warpgroups { "a" } else { "" });
+    let architecture = architecture(major, minor);
     let codes = compile(&architecture)?;
     let mut gpu = Gpu {
         description: format!("cuda:{ordinal}, {name}, {architecture}"),
@@ -95,7 +102,7 @@ pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>> {
         most_shared_bytes: shared_bytes - STATIC_SHARED_BYTES,
         multiprocessors,
         starts_early: major >= 9,
-        has_warpgroups,
+        has_warpgroups: has_warpgroups(major),
         context,
     };
     gpu.load(&codes)?;
