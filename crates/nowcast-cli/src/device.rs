@@ -58,12 +58,12 @@ pub(crate) fn open(
     Ok((Arc::new(device), mode.unwrap_or(ModeName::Default)))
 }
 
-/// Whether a device of this name is the CPU, on this machine.
-pub(crate) fn is_cpu(name: &str) -> Result<bool> {
+/// What a name means on this machine: `cpu` or `cuda:N`.
+pub(crate) fn meant(name: &str) -> Result<String> {
     Ok(match choice(name)? {
-        Choice::Cpu => true,
-        Choice::Cuda(_) => false,
-        Choice::Auto => CudaDevice::count() == 0,
+        Choice::Cuda(ordinal) => format!("cuda:{ordinal}"),
+        Choice::Auto if CudaDevice::count() > 0 => "cuda:0".into(),
+        Choice::Auto | Choice::Cpu => "cpu".into(),
     })
 }
 

@@ -21,7 +21,7 @@ use table::Table;
 pub(super) fn run(arguments: &BenchArguments) -> Result<()> {
     let run = &arguments.model.run;
     let located = model::locate(&arguments.model.model, run)?;
-    if !device::is_cpu(&run.device)? {
+    if device::meant(&run.device)? != "cpu" {
         return Err(Error::Setting(format!(
             "--roofline measures the CPU, and --device {} is a GPU: give --device cpu",
             run.device

@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::{Took, note_stats};
 use crate::arguments::{FilterName, ForecastArguments, ModeName, WindowName, spelled};
-use crate::model;
 use crate::progress::Progress;
+use crate::{device, model};
 
 pub(super) fn forecast(
     arguments: &ForecastArguments,
@@ -32,7 +32,7 @@ pub(super) fn forecast(
     let started = Instant::now();
     let (mut forecaster, mode) = model::load_candles(source, &arguments.model.run)?;
     let loaded = started.elapsed();
-    let mut answer = Answer::new(question(arguments, &options, &candles, &forecaster, mode))?;
+    let mut answer = Answer::new(question(arguments, &options, &candles, &forecaster, mode)?)?;
     answer.notes = notes;
     let started = Instant::now();
     let mut progress = Progress::new("forecasting");
@@ -107,12 +107,13 @@ fn question(
     candles: &[Candles],
     forecaster: &CandleForecaster,
     mode: ModeName,
-) -> Question {
+) -> Result<Question> {
     let context = forecaster.context(options);
     let longest = candles.iter().map(Candles::len).max().unwrap_or(0);
     let point = arguments.point.unwrap_or(Aggregation::Mean);
     let run = &arguments.model.run;
-    Question {
+    let device = device::meant(&arguments.model.run.device)?;
+    Ok(Question {
         model: arguments.model.model.clone(),
         horizon: options.horizon,
         context: context.min(longest),
@@ -135,9 +136,9 @@ fn question(
             ("point".into(), json!(point.to_string())),
             ("mode".into(), json!(spelled(&mode))),
             ("dtype".into(), json!(spelled(&run.dtype))),
-            ("device".into(), json!("cpu")),
+            ("device".into(), json!(device)),
             ("memory_limit".into(), json!(options.memory_limit)),
             ("version".into(), json!(env!("CARGO_PKG_VERSION"))),
         ],
-    }
+    })
 }

@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::{Took, note_stats};
 use crate::arguments::{DecodeName, ForecastArguments, ModeName, XposName, spelled};
-use crate::model;
 use crate::progress::Progress;
+use crate::{device, model};
 
 pub(super) fn forecast(
     arguments: &ForecastArguments,
@@ -29,7 +29,7 @@ pub(super) fn forecast(
     let started = Instant::now();
     let (mut forecaster, mode) = model::load_series(source, &arguments.model.run)?;
     let loaded = started.elapsed();
-    let mut answer = Answer::new(question(arguments, &options, &series, &forecaster, mode))?;
+    let mut answer = Answer::new(question(arguments, &options, &series, &forecaster, mode)?)?;
     let started = Instant::now();
     let mut progress = Progress::new("forecasting");
     let forecasts =
@@ -122,12 +122,13 @@ fn question(
     series: &[Series],
     forecaster: &Forecaster,
     mode: ModeName,
-) -> Question {
+) -> Result<Question> {
     let context = options.context.unwrap_or(forecaster.default_context());
     let longest = series.iter().map(Series::length).max().unwrap_or(0);
     let levels = if options.decode == Decode::Mean { Vec::new() } else { arguments.quantiles.clone() };
     let point = arguments.point.unwrap_or(Aggregation::Median);
-    Question {
+    let device = device::meant(&arguments.model.run.device)?;
+    Ok(Question {
         model: arguments.model.model.clone(),
         horizon: options.horizon,
         context: context.min(longest),
@@ -144,9 +145,9 @@ fn question(
             ("point".into(), json!(point.to_string())),
             ("mode".into(), json!(spelled(&mode))),
             ("dtype".into(), json!(spelled(&arguments.model.run.dtype))),
-            ("device".into(), json!("cpu")),
+            ("device".into(), json!(device)),
             ("memory_limit".into(), json!(options.memory_limit)),
             ("version".into(), json!(env!("CARGO_PKG_VERSION"))),
         ],
-    }
+    })
 }
