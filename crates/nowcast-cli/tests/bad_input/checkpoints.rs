@@ -163,7 +163,11 @@ fn weights() {
     edited("a list", &|header| *header = json!([1]), &["not a safetensors file"]);
     let mut broken = Broken::new();
     broken.data.chunks_mut(4).for_each(|value| value.copy_from_slice(&f32::NAN.to_le_bytes()));
-    check("weights that are not numbers", &broken.weights(), &["forecast", "good/a"]);
+    check("weights that are not numbers", &broken.weights(), &["output_distribution", "NaN or infinite"]);
+    let mut broken = Broken::new();
+    let end = broken.header["model.transformer.layers.1.mlp.2.weight"]["data_offsets"][1].as_u64().unwrap() as usize;
+    broken.data[end - 4..end].copy_from_slice(&f32::NEG_INFINITY.to_le_bytes());
+    check("one infinite weight", &broken.weights(), &["layers.1.mlp.2.weight", "NaN or infinite"]);
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod tensor;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 pub use hub::{HubOptions, Progress};
 pub(crate) use locate::kronos_nano;
@@ -42,6 +43,8 @@ pub struct Checkpoint {
     files: Vec<Weights>,
     /// Index into `files` for each tensor.
     tensors: BTreeMap<String, usize>,
+    /// What was wrong with the first row, by the name of its tensor, that could not be read.
+    unreadable: Mutex<Option<Error>>,
 }
 
 /// One safetensors file.
@@ -113,7 +116,7 @@ impl Checkpoint {
                 }
             }
         }
-        Ok(Self { origin, files, tensors })
+        Ok(Self { origin, files, tensors, unreadable: Mutex::new(None) })
     }
 
     /// What messages call this checkpoint: its path, or its name if it is built in.
@@ -139,6 +142,26 @@ impl Checkpoint {
         if let Some((_, file, entry)) = self.entry(name) {
             file.storage.release(entry.bytes.clone());
         }
+    }
+
+    /// Reads a row while a device packs it, which has no way to fail; [`Self::check_rows`] tells later.
+    pub(crate) fn read_row(&self, tensor: &TensorView<'_>, row: usize, out: &mut [f32]) {
+        if let Err(error) = tensor.weight_row(row, out) {
+            let mut first = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+            // Threads meet rows in any order; the message is the same each time.
+            if first.as_ref().is_none_or(|first| error.to_string() < first.to_string()) {
+                *first = Some(error);
+            }
+        }
+    }
+
+    /// Whether every row that was read for a device could be.
+    ///
+    /// # Errors
+    /// What was wrong with one that could not.
+    pub(crate) fn check_rows(&self) -> Result<()> {
+        let first = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).take();
+        first.map_or(Ok(()), |error| Err(fault(&format!("{}: {error}", self.origin))))
     }
 
     /// A number that tells checkpoints apart: FNV-1a over names, types, shapes, offsets (the headers), file sizes

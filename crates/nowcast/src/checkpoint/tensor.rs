@@ -73,6 +73,49 @@ impl TensorView<'_> {
         }
     }
 
+    /// One row of weights: as [`Self::row`], and every value finite.
+    ///
+    /// # Errors
+    /// As for [`Self::row`], or a value is NaN or infinite.
+    ///
+    /// # Panics
+    /// As [`Self::row`].
+    pub fn weight_row(&self, row: usize, out: &mut [f32]) -> Result<()> {
+        self.row(row, out)?;
+        // Without a branch for each value, which would cost as much as the conversion.
+        self.refuse(out.iter().fold(false, |found, value| found | !value.is_finite()))
+    }
+
+    /// Weights: as [`Self::to_f32`], and every value finite.
+    ///
+    /// # Errors
+    /// As for [`Self::to_f32`], or a value is NaN or infinite.
+    pub fn weights(&self) -> Result<Vec<f32>> {
+        let values = self.to_f32()?;
+        self.refuse(values.iter().any(|value| !value.is_finite()))?;
+        Ok(values)
+    }
+
+    /// Weights: as [`Self::to_f64`], and every value finite.
+    ///
+    /// # Errors
+    /// As for [`Self::to_f64`], or a value is NaN or infinite.
+    pub fn weights_f64(&self) -> Result<Vec<f64>> {
+        let values = self.to_f64()?;
+        self.refuse(values.iter().any(|value| !value.is_finite()))?;
+        Ok(values)
+    }
+
+    fn refuse(&self, unfit: bool) -> Result<()> {
+        match unfit {
+            true => Err(fault(&format!(
+                "tensor {:?} holds a weight that is NaN or infinite: the file is damaged, or its training failed",
+                self.name
+            ))),
+            false => Ok(()),
+        }
+    }
+
     /// All elements of an int64 tensor (masks, ids, token ids).
     ///
     /// # Errors

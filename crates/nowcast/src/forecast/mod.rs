@@ -285,11 +285,17 @@ fn check_finite(name: &str, horizon: usize, values: &[f32]) -> Result<()> {
     }
     match values.iter().position(|value| !value.is_finite()) {
         None => Ok(()),
-        Some(at) => Err(Error::Data(format!(
-            "the forecast of {name:?} is {} at step {}: its values are too large for f32, divide the series by a power of ten",
-            values[at],
-            at % horizon + 1
-        ))),
+        Some(at) => {
+            let cause = match values[at].is_nan() {
+                true => "the model's own numbers overflow, which --sync finds the place of",
+                false => "its values are too large for f32, divide the series by a power of ten",
+            };
+            Err(Error::Data(format!(
+                "the forecast of {name:?} is {} at step {}: {cause}",
+                values[at],
+                at % horizon + 1
+            )))
+        }
     }
 }
 

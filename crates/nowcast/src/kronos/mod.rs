@@ -78,8 +78,8 @@ impl Kronos {
     /// Loads both halves onto a device.
     ///
     /// # Errors
-    /// A checkpoint does not fit its config, the halves do not belong together, or the device does not
-    /// support the dtype or has no room.
+    /// A checkpoint does not fit its config or holds weights that are not finite, the halves do not belong together, or
+    /// the device does not support the dtype or has no room.
     pub fn load(
         tokenizer: Half<'_, TokenizerConfig>,
         predictor: Half<'_, PredictorConfig>,
@@ -101,6 +101,8 @@ impl Kronos {
         let tokenizer_weights =
             TokenizerWeights::new(&tokenizer.config, tokenizer.checkpoint, options.eager, &mut list)?;
         let resident = device.load(list).map_err(Error::of_device)?;
+        predictor.checkpoint.check_rows()?;
+        tokenizer.checkpoint.check_rows()?;
         Ok(Self {
             tokenizer_config: tokenizer.config,
             predictor_config: predictor.config,

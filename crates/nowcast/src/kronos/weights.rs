@@ -115,11 +115,11 @@ fn stack<'a>(
 ) -> Result<Stack> {
     let softmax_scale = 1.0 / (transformer.head_dim() as f64).sqrt();
     let blocks = (0..count).map(|_| {
-        let norm1 = next().to_f32()?;
-        let mut projection = || Ok::<_, crate::Error>((next(), next().to_f32()?));
+        let norm1 = next().weights()?;
+        let mut projection = || Ok::<_, crate::Error>((next(), next().weights()?));
         let projections = [projection()?, projection()?, projection()?];
         let (output, output_bias) = projection()?;
-        let norm2 = next().to_f32()?;
+        let norm2 = next().weights()?;
         let (gate, value, down) = (next(), next(), next());
         let (tensors, biases) = projections.into_iter().unzip();
         let width = transformer.width;
@@ -160,12 +160,12 @@ impl TokenizerWeights {
         let mut next = || tensors.next().expect("the manifest lists every tensor that is taken here");
         let mut loader = Loader { checkpoint, list, eager, dtype: Dtype::F32, threads: 1 };
         Ok(Self {
-            embed: loader.plain(next(), next().to_f32()?),
+            embed: loader.plain(next(), next().weights()?),
             encoder: stack(&mut loader, &mut next, encoder_blocks, transformer)?,
-            quant_embed: loader.plain(next(), next().to_f32()?),
-            codes: codes(&next().to_f64()?, &next().to_f64()?, [bits.s1, bits.s2], loader.list),
+            quant_embed: loader.plain(next(), next().weights()?),
+            codes: codes(&next().weights_f64()?, &next().weights_f64()?, [bits.s1, bits.s2], loader.list),
             decoder: stack(&mut loader, &mut next, decoder_blocks, transformer)?,
-            head: loader.plain(next(), next().to_f32()?),
+            head: loader.plain(next(), next().weights()?),
         })
     }
 }
@@ -208,17 +208,17 @@ impl PredictorWeights {
         let tokens = token_embedding(&mut loader, &embeddings, fusion, &fusion_bias)?;
         let mut times = Vec::with_capacity(TIME_TABLES.len());
         for _ in TIME_TABLES {
-            times.push(loader.list.table(width, next().to_f32()?));
+            times.push(loader.list.table(width, next().weights()?));
         }
         let stack = stack(&mut loader, &mut next, config.blocks, config.transformer)?;
-        let norm = Norm { epsilon: NORM_EPSILON, scale: Some(loader.list.vector(next().to_f32()?)) };
-        let s1_head = loader.plain(next(), next().to_f32()?);
+        let norm = Norm { epsilon: NORM_EPSILON, scale: Some(loader.list.vector(next().weights()?)) };
+        let s1_head = loader.plain(next(), next().weights()?);
         let query = dependency_query(&mut loader, &embeddings[0], next(), &next())?;
-        let mut projection = || Ok::<_, crate::Error>((next(), next().to_f32()?));
+        let mut projection = || Ok::<_, crate::Error>((next(), next().weights()?));
         let (keys_values, biases) = [projection()?, projection()?].into_iter().unzip();
         let (output, output_bias) = projection()?;
-        let s2_norm = next().to_f32()?;
-        let s2_head = Matrix::stacked(vec![next()], vec![next().to_f32()?]);
+        let s2_norm = next().weights()?;
+        let s2_head = Matrix::stacked(vec![next()], vec![next().weights()?]);
         debug_assert_eq!(embeddings.map(|tensor| tensor.rows()), vocabularies);
         Ok(Self {
             tokens,
@@ -271,14 +271,14 @@ fn token_embedding<'a>(
     let scale = (width as f64).sqrt();
     let mut scaled = Vec::with_capacity(2);
     for embedding in embeddings {
-        let values = embedding.to_f64()?;
+        let values = embedding.weights_f64()?;
         scaled.push(values.into_iter().map(|value| value * scale).collect::<Vec<f64>>());
     }
     if loader.eager {
         let tables = [0, 1].map(|half: usize| loader.list.table(width, narrow(&scaled[half])));
-        return Ok(TokenEmbedding::Unfolded { tables, fusion: loader.plain(fusion, bias.to_f32()?) });
+        return Ok(TokenEmbedding::Unfolded { tables, fusion: loader.plain(fusion, bias.weights()?) });
     }
-    let (weight, bias) = (fusion.to_f64()?, bias.to_f64()?);
+    let (weight, bias) = (fusion.weights_f64()?, bias.weights_f64()?);
     loader.checkpoint.release(fusion.name);
     let mut tables = Vec::with_capacity(2);
     for (half, rows) in scaled.iter().enumerate() {
@@ -301,12 +301,17 @@ fn dependency_query<'a>(
     let softmax_scale = 1.0 / ((width / DEPENDENCY_HEADS) as f64).sqrt();
     if loader.eager {
         let row = Box::new(move |row| Stored { tensor: 0, row, factor: softmax_scale });
-        let query = Matrix { row, ..Matrix::stacked(vec![projection], vec![bias.to_f32()?]) };
-        let table = loader.list.table(width, embedding.to_f32()?);
+        let query = Matrix { row, ..Matrix::stacked(vec![projection], vec![bias.weights()?]) };
+        let table = loader.list.table(width, embedding.weights()?);
         return Ok(DependencyQuery::Unfolded { table, query: loader.matrix(query) });
     }
-    let rows =
-        projected(&embedding.to_f64()?, &projection.to_f64()?, Some(&bias.to_f64()?), softmax_scale, loader.threads);
+    let rows = projected(
+        &embedding.weights_f64()?,
+        &projection.weights_f64()?,
+        Some(&bias.weights_f64()?),
+        softmax_scale,
+        loader.threads,
+    );
     loader.checkpoint.release(projection.name);
     Ok(DependencyQuery::Folded(loader.list.table(width, rows)))
 }

@@ -45,7 +45,7 @@ pub(super) fn fold_head(
             let next = queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
             let Some((position, (weight, folded_bias))) = next else { return Ok(()) };
             for (index, target) in block.chunks_mut(width).enumerate() {
-                unembed.row(position * width + index, &mut row)?;
+                unembed.weight_row(position * width + index, &mut row)?;
                 target.iter_mut().zip(&row).for_each(|(wide, &narrow)| *wide = f64::from(narrow));
             }
             multiply(&heads.weight, Right::Plain(&block), &mut product, width);

@@ -50,7 +50,8 @@ impl Toto {
     /// Loads a checkpoint onto a device.
     ///
     /// # Errors
-    /// The checkpoint does not fit its config, or the device does not support the dtype or has no room.
+    /// The checkpoint does not fit its config or holds weights that are not finite, or the device does not support the
+    /// dtype or has no room.
     pub fn load(
         config: TotoConfig,
         checkpoint: &Checkpoint,
@@ -61,6 +62,7 @@ impl Toto {
         let mut list = WeightList::default();
         let weights = TotoWeights::new(&config, checkpoint, options, device.host_threads(), &mut list)?;
         let resident = device.load(list).map_err(Error::of_device)?;
+        checkpoint.check_rows()?;
         Ok(Self { config, options, weights, resident })
     }
 

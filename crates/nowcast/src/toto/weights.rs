@@ -59,14 +59,14 @@ impl TotoWeights {
         let heads = stacked_heads(config, &mut next)?;
         let head = head(&mut loader, config, heads, unembed, unembed_bias)?;
         // What the model sees of the world, and a thousandth of its weights.
-        let patch_embed = loader.in_f32().plain(next(), next().to_f32()?);
+        let patch_embed = loader.in_f32().plain(next(), next().weights()?);
         let mut layers = Vec::with_capacity(config.layers.len());
         for &kind in &config.layers {
-            let (norm1, norm2) = (next().to_f32()?, next().to_f32()?);
-            let (qkv, qkv_bias) = (next(), next().to_f32()?);
-            let (output, output_bias) = (next(), next().to_f32()?);
-            let (hidden, hidden_bias) = (next(), next().to_f32()?);
-            let (down, down_bias) = (next(), next().to_f32()?);
+            let (norm1, norm2) = (next().weights()?, next().weights()?);
+            let (qkv, qkv_bias) = (next(), next().weights()?);
+            let (output, output_bias) = (next(), next().weights()?);
+            let (hidden, hidden_bias) = (next(), next().weights()?);
+            let (down, down_bias) = (next(), next().weights()?);
             layers.push(LayerWeights {
                 kind,
                 qkv: loader.norm_linear(NORM_EPSILON, norm1, qkv_matrix(config, qkv, qkv_bias)),
@@ -126,8 +126,8 @@ fn stacked_heads<'a>(config: &TotoConfig, next: &mut impl FnMut() -> TensorView<
     let mut heads = Heads { outputs: 0, weight: Vec::new(), bias: Vec::new() };
     for _ in head_names(config.head) {
         heads.outputs += config.head.components();
-        heads.weight.extend(next().to_f64()?);
-        heads.bias.extend(next().to_f64()?);
+        heads.weight.extend(next().weights_f64()?);
+        heads.bias.extend(next().weights_f64()?);
     }
     Ok(heads)
 }
@@ -165,17 +165,17 @@ fn head<'a>(
     if loader.eager {
         let narrow = |values: &[f64]| values.iter().map(|&value| value as f32).collect();
         let heads = loader.list.linear(in_memory(narrow(&heads.weight), narrow(&heads.bias)));
-        return Ok(HeadWeights::Unfolded { unembed: loader.plain(unembed, bias.to_f32()?), heads });
+        return Ok(HeadWeights::Unfolded { unembed: loader.plain(unembed, bias.weights()?), heads });
     }
     // Folded here, not while packing, because the bias must be known: a few dozen megabytes at most.
-    let folded = fold_head(&heads, &unembed, &bias.to_f64()?, config.patch_size, loader.threads)?;
+    let folded = fold_head(&heads, &unembed, &bias.weights_f64()?, config.patch_size, loader.threads)?;
     loader.checkpoint.release(unembed.name);
     Ok(HeadWeights::Folded(loader.list.linear(in_memory(folded.weight, folded.bias))))
 }
 
 /// A label divided by its length, as the fusion token is.
 fn label(list: &mut WeightList<'_>, tensor: &TensorView<'_>) -> Result<VectorId> {
-    let values = tensor.to_f64()?;
+    let values = tensor.weights_f64()?;
     let length = values.iter().map(|value| value * value).sum::<f64>().sqrt().max(1e-12);
     Ok(list.vector(values.iter().map(|value| (value / length) as f32).collect()))
 }

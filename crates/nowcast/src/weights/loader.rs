@@ -84,7 +84,7 @@ impl<'a> Loader<'a, '_> {
         let open = move || -> ReadRow<'a> {
             Box::new(move |index, out| {
                 let Stored { tensor, row, factor } = row(index);
-                tensors[tensor].row(row, out).expect("the manifest has checked that the tensor holds floats");
+                checkpoint.read_row(&tensors[tensor], row, out);
                 multiply(out, columns.as_deref(), factor);
             })
         };

@@ -126,10 +126,11 @@ impl Output<'_> {
     }
 }
 
-/// As the reference does before it feeds a value back: what is NaN, infinite or at least half the largest `f32` is 0.
+/// As the reference does before it feeds a value back: what is infinite or at least half the largest `f32` is 0. Unlike
+/// there NaN stays, which only a model that has failed makes: its forecast is refused, not zeros.
 #[inline(always)]
 fn replace_extreme(value: f64) -> f64 {
-    if (value as f32).abs() < 0.5 * f32::MAX { value } else { 0.0 }
+    if (value as f32).abs() >= 0.5 * f32::MAX { 0.0 } else { value }
 }
 
 /// Elements from the start of the first row to the end of the last.

@@ -19,9 +19,9 @@ __device__ inline float degrees_of_freedom_from(float raw) {
     return 2.0f + scale_from(raw);
 }
 
-// What is NaN, infinite or at least half the largest f32 is 0.
+// What is infinite or at least half the largest f32 is 0; NaN stays, for a forecast of it is refused.
 __device__ inline double replace_extreme(double value) {
-    return fabsf((float)value) < 0.5f * 3.40282347e+38f ? value : 0.0;
+    return fabsf((float)value) >= 0.5f * 3.40282347e+38f ? 0.0 : value;
 }
 
 struct Activate {
