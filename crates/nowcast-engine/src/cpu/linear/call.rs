@@ -115,7 +115,8 @@ impl Cut {
         let panels = &self.panels;
         let blocks = rows.div_ceil(block);
         let wanted = if self.threads == 1 { 1 } else { self.threads * TASKS_PER_THREAD };
-        let task_panels = panels.len().div_ceil(wanted.div_ceil(blocks));
+        // Every thread gets as many tasks of each block of rows.
+        let task_panels = panels.len().div_ceil(wanted.div_ceil(blocks).next_multiple_of(self.threads));
         let panel_blocks = panels.len().div_ceil(task_panels);
         pool.for_each_task(blocks * panel_blocks, |_, index| {
             let row = index / panel_blocks * block;

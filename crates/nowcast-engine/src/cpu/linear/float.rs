@@ -1,13 +1,13 @@
 //! Products in f32, of f32 or of bf16 weights.
 
 use super::epilogue::Finish;
-use super::operand::{BLOCK_ROWS, Operand, tiles};
+use super::operand::{BLOCK_ROWS, Operand, Tiles};
 use super::output::Output;
 use super::pack::{PackedLinear, inputs_per_word};
-use super::tile::Tile;
+use super::prefetch::Share;
+use super::tile::{Tile, bursts};
 use super::{PANEL, depth_block};
 use crate::cpu::detect::Kernel;
-use crate::cpu::tile::LINE;
 use crate::cpu::vector::Vector;
 use crate::dtype::Dtype;
 use std::ops::Range;
@@ -16,8 +16,6 @@ use std::ops::Range;
 pub(super) const GROUP: usize = 128;
 /// Register tiles that read pairs of bf16 as they are; where more share them, pairs are widened once for all.
 const MOST_PAIRED_TILES: usize = 2;
-/// How far ahead weights are fetched, in words: 32 KiB, about what memory delivers during one latency and more.
-const PREFETCH_DISTANCE: usize = 8 * 1024;
 
 /// A block of rows against some panels.
 pub(super) struct Block<'a> {
@@ -62,17 +60,16 @@ impl Block<'_> {
         let (inputs, per_word, count) = (linear.inputs(), inputs_per_word(linear.dtype()), rows.len());
         let left = operand.block(rows.start, inputs, linear.dtype());
         let scales = operand.scales(rows.clone());
+        let (tiles, chain) = (Tiles::of::<V>(count), depth_block(inputs));
+        let share = Share::of(GROUP / per_word * PANEL, tiles.count, bursts::<V>(GROUP));
         let mut sums = Sums([[0.0; PANEL]; BLOCK_ROWS]);
         for panel in panels.clone() {
             let panel_words = linear.panels(panel..panel + 1);
             for start in (0..inputs).step_by(GROUP) {
                 let depth = GROUP.min(inputs - start);
                 let words = &panel_words[start / per_word * PANEL..][..depth.div_ceil(per_word) * PANEL];
-                let lines = words.len() / LINE;
                 let right = weights(words, depth);
-                for tile in tiles::<V>(count) {
-                    // Each tile fetches its share of the weights to come.
-                    let share = lines * tile.start / count..lines * tile.end / count;
+                for (index, tile) in tiles.iter().enumerate() {
                     let product = Tile {
                         left: left[start * count + tile.start * depth..][..depth * tile.len()].as_ptr().cast(),
                         right,
@@ -80,10 +77,9 @@ impl Block<'_> {
                         sums: sums.0[tile.clone()].as_mut_ptr().cast(),
                         rows: tile.len(),
                         depth,
-                        chain: depth_block(inputs),
+                        chain,
                         replace: start == 0,
-                        prefetch: words.as_ptr().wrapping_add(PREFETCH_DISTANCE + share.start * LINE).cast(),
-                        prefetch_lines: share.len(),
+                        prefetch: share.of_tile(index, words),
                     };
                     // SAFETY: the operand holds `depth` inputs of the tile, `right` as many rows of a panel, and the
                     // sums have room for the block.

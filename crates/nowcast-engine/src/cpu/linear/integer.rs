@@ -2,16 +2,14 @@
 
 use super::PANEL;
 use super::epilogue::Finish;
-use super::operand::{Operand, tiles};
+use super::operand::{Operand, Tiles};
 use super::output::Output;
 use super::pack::{PackedLinear, QuantisedPanel, inputs_per_word};
+use super::prefetch::{Prefetch, Share};
 use crate::cpu::detect::IntegerKernel;
-use crate::cpu::tile::LINE;
 use crate::cpu::vector::{Integers, Vector};
 use std::ops::Range;
 
-/// How far ahead weights are fetched, in words: 32 KiB.
-const PREFETCH_DISTANCE: usize = 8 * 1024;
 /// Words of every column between two bursts of prefetches.
 const UNROLL: usize = 4;
 /// Rows of the largest register tile.
@@ -36,17 +34,16 @@ impl IntegerKernel for Block<'_> {
         let depth = linear.inputs().div_ceil(inputs_per_word(linear.dtype()));
         let left = operand.block(rows.start, linear.inputs(), linear.dtype());
         let scales = operand.scales(rows.clone());
+        let tiles = Tiles::of::<I::Floats>(rows.len());
+        let bursts = depth.div_ceil(UNROLL) * strips::<I>();
+        let share = Share::of(depth * PANEL, tiles.count, bursts);
         for panel in panels {
             let weights = linear.panels(panel..panel + 1);
-            let lines = weights.len() / LINE;
-            for tile in tiles::<I::Floats>(rows.len()) {
-                // Each tile fetches its share of the weights to come.
-                let share = lines * tile.start / rows.len()..lines * tile.end / rows.len();
+            for (index, tile) in tiles.iter().enumerate() {
                 let product = Tile {
                     left: &left[tile.start * depth..tile.end * depth],
                     right: weights,
-                    prefetch: weights.as_ptr().wrapping_add(PREFETCH_DISTANCE + share.start * LINE).cast(),
-                    prefetch_lines: share.len(),
+                    prefetch: share.of_tile(index, weights),
                 };
                 let mut sums = [[0; PANEL]; MOST_TILE_ROWS];
                 product.run::<I>(&mut sums[..tile.len()]);
@@ -78,10 +75,13 @@ struct Tile<'a> {
     left: &'a [u32],
     /// `[depth][32]`
     right: &'a [u32],
-    /// Memory to fetch meanwhile; it need not be readable.
-    prefetch: *const f32,
-    /// Cache lines to fetch from there.
-    prefetch_lines: usize,
+    /// What it fetches meanwhile.
+    prefetch: Prefetch,
+}
+
+/// Passes over the depth of a tile, two vectors of columns each.
+const fn strips<I: Integers>() -> usize {
+    PANEL / (2 * I::Floats::LANES)
 }
 
 impl Tile<'_> {
@@ -105,18 +105,13 @@ impl Tile<'_> {
         let lanes = I::Floats::LANES;
         let depth = self.right.len() / PANEL;
         assert!(self.left.len() == depth * ROWS);
-        let strips = PANEL / (2 * lanes);
-        let burst = self.prefetch_lines.div_ceil((depth / UNROLL * strips).max(1));
         let mut prefetch = self.prefetch;
-        for strip in 0..strips {
+        for strip in 0..strips::<I>() {
             let column = strip * 2 * lanes;
             let mut chains = [[I::zero(); 2]; ROWS];
             for step in 0..depth {
                 if step % UNROLL == 0 {
-                    for _ in 0..burst {
-                        I::Floats::prefetch(prefetch);
-                        prefetch = prefetch.wrapping_add(LINE);
-                    }
+                    prefetch.burst::<I::Floats>();
                 }
                 // SAFETY: `right` has `depth` rows of a panel and `left` as many of `ROWS` words, as just asserted.
                 unsafe {

@@ -18,6 +18,7 @@
 //! | `operand` | the rows of a call in the order in which the kernels read them |
 //! | `float`, `tile` | f32 and bf16 |
 //! | `integer` | int8 |
+//! | `prefetch` | weights fetched before they are read |
 //! | `narrow` | f32 layers of few inputs, in f64 |
 //! | `norm`, `epilogue`, `output` | what surrounds a product |
 
@@ -31,6 +32,7 @@ mod norm;
 mod operand;
 mod output;
 mod pack;
+mod prefetch;
 mod rounding;
 mod tile;
 

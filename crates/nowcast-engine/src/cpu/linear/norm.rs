@@ -12,8 +12,10 @@ pub(super) fn inverse_root_mean_square(row: &[f32], epsilon: f32) -> f64 {
     let mut parts = [0.0f64; PARTS];
     let (chunks, rest) = row.as_chunks::<PARTS>();
     for chunk in chunks {
-        for part in 0..PARTS {
-            parts[part] += f64::from(chunk[part]) * f64::from(chunk[part]);
+        // All squares before the first sum: so the compiler keeps the parts in whole registers.
+        let squares = chunk.map(|value| f64::from(value) * f64::from(value));
+        for (part, square) in parts.iter_mut().zip(squares) {
+            *part += square;
         }
     }
     for (part, value) in rest.iter().enumerate() {

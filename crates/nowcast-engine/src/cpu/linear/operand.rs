@@ -11,7 +11,6 @@ use crate::cpu::detect::{InstructionSet, Kernel};
 use crate::cpu::disjoint::Disjoint;
 use crate::cpu::memory::Pages;
 use crate::cpu::pool::ThreadPool;
-use crate::cpu::tile::tile_height;
 use crate::cpu::vector::Vector;
 use crate::dtype::Dtype;
 use std::ops::Range;
@@ -39,17 +38,31 @@ pub(super) fn chunk_rows(inputs: usize, pool: &ThreadPool) -> usize {
     BLOCKS_PER_THREAD * pool.threads() * block_rows(inputs)
 }
 
-/// The register tiles of a block of `rows` rows.
-#[inline(always)]
-pub(super) fn tiles<V: Vector>(rows: usize) -> impl Iterator<Item = Range<usize>> {
-    let mut first = 0;
-    std::iter::from_fn(move || {
-        (first < rows).then(|| {
-            let tile = first..first + tile_height::<V>(rows - first);
-            first = tile.end;
-            tile
-        })
-    })
+/// The register tiles of a block of rows: as even as they can be, the larger ones first.
+///
+/// Divided once for a block: a division for each tile would hold up the one behind it.
+#[derive(Clone, Copy)]
+pub(super) struct Tiles {
+    pub(super) count: usize,
+    /// Rows of the smaller tiles.
+    height: usize,
+    /// Tiles that have a row more.
+    larger: usize,
+}
+
+impl Tiles {
+    #[inline(always)]
+    pub(super) fn of<V: Vector>(rows: usize) -> Self {
+        let count = rows.div_ceil(V::TILE_ROWS).max(1);
+        Self { count, height: rows / count, larger: rows % count }
+    }
+
+    /// The rows of every tile, in order.
+    #[inline(always)]
+    pub(super) fn iter(self) -> impl Iterator<Item = Range<usize>> {
+        let start = move |tile: usize| tile * self.height + tile.min(self.larger);
+        (0..self.count).map(move |tile| start(tile)..start(tile + 1))
+    }
 }
 
 /// Memory for rearranged rows, used by one call after the other.
@@ -144,7 +157,7 @@ impl Kernel for Part<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
         let Rows { input, stride, inputs, norm_epsilon, dtype, .. } = *self.rows;
-        for tile in tiles::<V>(self.block.len()).skip(self.index).step_by(self.parts) {
+        for tile in Tiles::of::<V>(self.block.len()).iter().skip(self.index).step_by(self.parts) {
             let first = self.block.start + tile.start;
             let row = |row: usize| &input[(first + row) * stride..][..inputs];
             // SAFETY: no other part has this tile.

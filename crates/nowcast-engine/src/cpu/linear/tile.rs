@@ -4,7 +4,7 @@
 //! the last one is still on its way, so that no chain waits for another.
 
 use super::PANEL;
-use crate::cpu::tile::LINE;
+use super::prefetch::Prefetch;
 use crate::cpu::vector::Vector;
 
 /// Steps over the depth between two bursts of prefetches.
@@ -26,10 +26,18 @@ pub(super) struct Tile {
     pub(super) chain: usize,
     /// Whether the first chain replaces the sums.
     pub(super) replace: bool,
-    /// Memory to fetch meanwhile; it need not be readable.
-    pub(super) prefetch: *const f32,
-    /// Cache lines to fetch from there.
-    pub(super) prefetch_lines: usize,
+    /// What it fetches meanwhile.
+    pub(super) prefetch: Prefetch,
+}
+
+/// How often a tile of so many inputs fetches ahead.
+pub(super) const fn bursts<V: Vector>(depth: usize) -> usize {
+    depth / UNROLL * strips::<V>()
+}
+
+/// Passes over the depth of a tile, two vectors of columns each.
+const fn strips<V: Vector>() -> usize {
+    PANEL / (2 * V::LANES)
 }
 
 impl Tile {
@@ -55,10 +63,8 @@ impl Tile {
 
     #[inline(always)]
     unsafe fn run_rows<V: Vector, const ROWS: usize, const PAIRS: bool>(&self) {
-        let strips = PANEL / (2 * V::LANES);
-        let burst = self.prefetch_lines.div_ceil((self.depth / UNROLL * strips).max(1));
         let mut prefetch = self.prefetch;
-        for strip in 0..strips {
+        for strip in 0..strips::<V>() {
             let column = strip * 2 * V::LANES;
             let mut left = self.left;
             let mut right = self.right.wrapping_add(column);
@@ -69,10 +75,7 @@ impl Tile {
                 // SAFETY: every step lies inside the depth, which the caller vouches for.
                 unsafe {
                     for _ in 0..chain / UNROLL {
-                        for _ in 0..burst {
-                            V::prefetch(prefetch);
-                            prefetch = prefetch.wrapping_add(LINE);
-                        }
+                        prefetch.burst::<V>();
                         if PAIRS {
                             for _ in 0..UNROLL / 2 {
                                 let [first, second] = pairs::<V>(right);

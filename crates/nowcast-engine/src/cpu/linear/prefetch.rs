@@ -1,0 +1,55 @@
+//! Weights fetched ahead of their use, spread over the steps of the register tiles that come before.
+
+use crate::cpu::tile::LINE;
+use crate::cpu::vector::Vector;
+
+/// How far ahead weights are fetched, in words: 32 KiB, about what memory delivers during one latency and more.
+const DISTANCE: usize = 8 * 1024;
+
+/// What every tile fetches of the weights behind those that it reads; found once for a block of rows, because a division
+/// for each tile would hold up the one behind it.
+#[derive(Clone, Copy)]
+pub(super) struct Share {
+    /// Cache lines of a tile.
+    lines: usize,
+    /// Cache lines at a time.
+    burst: usize,
+}
+
+/// The share of one tile.
+#[derive(Clone, Copy)]
+pub(super) struct Prefetch {
+    /// It need not be readable.
+    next: *const f32,
+    lines: usize,
+    burst: usize,
+}
+
+impl Share {
+    /// `words` shared out among `tiles`, each of which asks `bursts` times.
+    #[inline(always)]
+    pub(super) fn of(words: usize, tiles: usize, bursts: usize) -> Self {
+        let lines = words.div_ceil(LINE).div_ceil(tiles);
+        Self { lines, burst: lines.div_ceil(bursts.max(1)) }
+    }
+
+    /// What a tile fetches while all tiles read `words`.
+    #[inline(always)]
+    pub(super) fn of_tile(self, tile: usize, words: &[u32]) -> Prefetch {
+        let next = words.as_ptr().wrapping_add(DISTANCE + tile * self.lines * LINE).cast();
+        Prefetch { next, lines: self.lines, burst: self.burst }
+    }
+}
+
+impl Prefetch {
+    /// Asks for the next few lines, until the share is used up.
+    #[inline(always)]
+    pub(super) fn burst<V: Vector>(&mut self) {
+        let burst = self.burst.min(self.lines);
+        self.lines -= burst;
+        for _ in 0..burst {
+            V::prefetch(self.next);
+            self.next = self.next.wrapping_add(LINE);
+        }
+    }
+}
