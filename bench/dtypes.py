@@ -1,10 +1,12 @@
-"""What bf16 and int8 cost in accuracy: `nano` on real series, each dtype beside f32.
+"""What bf16 and int8 cost in accuracy: `nano` and `kronos-nano` on real series, each dtype beside f32.
 
 Usage: python bench/dtypes.py --nowcast target/release/nowcast --data FOLDER --out results.json
 
-60 windows from the end of each series, 24 steps apart, context 512, horizon 24: within one patch of `nano`, so quantiles
-are exact and no sampling noise hides a difference. MASE is that of the median (season 1), the mean over windows; WQL is
-the mean over the levels 0.1 to 0.9; differences of quantiles from those of f32 are in units of the mean 80% interval.
+60 windows from the end of each series, 24 steps apart, horizon 24. `nano` looks at 512 steps, and 24 are within one of its
+patches, so quantiles are exact and no sampling noise hides a difference. `kronos-nano` looks at 256 bars and draws 100
+paths; once rounding turns one token into another a path goes its own way, so its rows are to be read beside the row of
+f32 with another seed. MASE is that of the median of the close (season 1), the mean over windows; WQL is the mean over the
+levels 0.1 to 0.9; differences of quantiles from those of f32 are in units of the mean 80% interval.
 Only the standard library is needed.
 """
 
@@ -26,7 +28,18 @@ SERIES = [
 ]
 LEVELS = [f"0.{tenth}" for tenth in range(1, 10)]
 MISSING = ("", "null")
-CONTEXT, HORIZON, WINDOWS = 512, 24, 60
+HORIZON, WINDOWS = 24, 60
+CONTEXTS = {"nano": 512, "kronos-nano": 256}
+# Model, dtype, seed; the first of a model is what the others are compared with.
+RUNS = [
+    ("nano", "f32", 0),
+    ("nano", "bf16", 0),
+    ("nano", "int8", 0),
+    ("kronos-nano", "f32", 0),
+    ("kronos-nano", "bf16", 0),
+    ("kronos-nano", "int8", 0),
+    ("kronos-nano", "f32", 1),
+]
 
 
 def moment(text):
@@ -38,32 +51,51 @@ def moment(text):
     raise SystemExit(f"{text!r} is no date this script knows")
 
 
-def windows(path, column, time):
+def windows(path, column, time, context):
+    """Rows of the context and values of the future, for each window."""
     with open(path, newline="") as file:
-        rows = sorted((moment(row[time]), float(row[column])) for row in csv.DictReader(file) if row[column] not in MISSING)
-    values = [value for _, value in rows]
-    ends = [len(values) - HORIZON * (window + 1) for window in range(WINDOWS)]
-    if ends[-1] < CONTEXT:
-        raise SystemExit(f"{path} has {len(values)} values, too few for {WINDOWS} windows")
-    return [(values[end - CONTEXT : end], values[end : end + HORIZON]) for end in ends]
+        rows = [row for row in csv.DictReader(file) if row[column] not in MISSING]
+    rows.sort(key=lambda row: moment(row[time]))
+    ends = [len(rows) - HORIZON * (window + 1) for window in range(WINDOWS)]
+    if ends[-1] < context:
+        raise SystemExit(f"{path} has {len(rows)} values, too few for {WINDOWS} windows")
+    return [(rows[end - context : end], [float(row[column]) for row in rows[end : end + HORIZON]]) for end in ends]
 
 
-def forecast(program, contexts, dtype):
-    """Quantiles by level for each context."""
-    with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
-        file.write(",".join(f"window{index}" for index in range(len(contexts))) + "\n")
-        file.writelines(",".join(map(repr, row)) + "\n" for row in zip(*contexts))
-        file.flush()
-        command = [program, "forecast", file.name, "--model", "nano", "--context", str(CONTEXT), "--horizon", str(HORIZON)]
-        command += ["--device", "cpu", "--dtype", dtype, "--quantiles", ",".join(LEVELS), "--output", "json"]
+def write(path, rows):
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def forecast(program, run, contexts, column):
+    """Quantiles of the column by level for each context."""
+    model, dtype, seed = run
+    with tempfile.TemporaryDirectory() as folder:
+        files = []
+        if model == "nano":
+            names = [f"window{index}" for index in range(len(contexts))]
+            columns = zip(*([row[column] for row in rows] for rows in contexts))
+            files.append(os.path.join(folder, "windows.csv"))
+            write(files[0], [dict(zip(names, values)) for values in columns])
+        else:
+            for index, rows in enumerate(contexts):
+                files.append(os.path.join(folder, f"window{index}.csv"))
+                write(files[-1], rows)
+        command = [program, "forecast", *files, "--model", model, "--horizon", str(HORIZON), "--device", "cpu"]
+        command += ["--context", str(CONTEXTS[model]), "--dtype", dtype, "--seed", str(seed), "--no-config"]
+        command += ["--quantiles", ",".join(LEVELS), "--output", "json"]
+        command += ["--samples", "100"] if model == "kronos-nano" else []
         answer = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
-    return [series["quantiles"] for series in json.loads(answer.stdout)["series"]]
+    series = json.loads(answer.stdout)["series"]
+    return [one["quantiles"] for one in series if model == "nano" or one["name"].endswith("/close")]
 
 
 def scores(windows, quantiles, exact):
     scaled = []
     for (context, future), forecast in zip(windows, quantiles):
-        naive = sum(abs(a - b) for a, b in zip(context[1:], context)) / (CONTEXT - 1)
+        naive = sum(abs(a - b) for a, b in zip(context[1:], context)) / (len(context) - 1)
         scaled.append(sum(abs(a - b) for a, b in zip(future, forecast["0.5"])) / HORIZON / naive)
     pinball = 0.0
     differences = []
@@ -94,14 +126,16 @@ def main():
         if not os.path.exists(path):
             print(f"{path} is not there: left out", file=sys.stderr)
             continue
-        of_series = windows(path, column, time)
-        exact = None
-        for dtype in ("f32", "bf16", "int8"):
-            quantiles = forecast(arguments.nowcast, [context for context, _ in of_series], dtype)
-            exact = exact or quantiles
-            rows.append({"data": file, "column": column, "dtype": dtype, **scores(of_series, quantiles, exact)})
+        exact = {}
+        for run in RUNS:
+            model, dtype, seed = run
+            of_series = windows(path, column, time, CONTEXTS[model])
+            quantiles = forecast(arguments.nowcast, run, [rows for rows, _ in of_series], column)
+            closes = [([float(row[column]) for row in rows], future) for rows, future in of_series]
+            known = scores(closes, quantiles, exact.setdefault(model, quantiles))
+            rows.append({"data": file, "column": column, "model": model, "dtype": dtype, "seed": seed, **known})
             print(rows[-1], file=sys.stderr)
-    shape = {"model": "nano", "context": CONTEXT, "horizon": HORIZON, "windows": WINDOWS}
+    shape = {"contexts": CONTEXTS, "horizon": HORIZON, "windows": WINDOWS}
     command = "python bench/dtypes.py " + " ".join(sys.argv[1:])
     document = {"date": datetime.date.today().isoformat(), "command": command, "machine": platform.machine(), **shape, "rows": rows}
     text = json.dumps(document, indent=1) + "\n"

@@ -27,27 +27,33 @@ pub struct Ask<Options> {
 /// Answers how a symbol of this name is forecast.
 pub type Asks<Options> = Box<dyn Fn(&str) -> Ask<Options>>;
 
-/// A Toto model. Closes are forecast alone, and highs and lows, where they are needed, as series of their own: every window
-/// has the digits of [`Forecaster::forecast`] of the same column that ends where the window does.
-pub struct SeriesPredictor {
+/// A model that forecasts windows: [`SeriesPredictor`], [`CandlePredictor`].
+pub struct ModelPredictor<Model, Options> {
     name: String,
-    forecaster: Forecaster,
-    asks: Asks<ForecastOptions>,
+    forecaster: Model,
+    asks: Asks<Options>,
 }
 
-impl SeriesPredictor {
+/// A Toto model. Closes are forecast alone, and highs and lows, where they are needed, as series of their own: every window
+/// has the digits of [`Forecaster::forecast`] of the same column that ends where the window does.
+pub type SeriesPredictor = ModelPredictor<Forecaster, ForecastOptions>;
+
+/// A Kronos model: every window has the digits of [`CandleForecaster::forecast`] of the bars before it.
+pub type CandlePredictor = ModelPredictor<CandleForecaster, CandleOptions>;
+
+impl<Model, Options> ModelPredictor<Model, Options> {
     /// A model under a name.
-    pub fn new(name: impl Into<String>, forecaster: Forecaster, asks: Asks<ForecastOptions>) -> Self {
+    pub fn new(name: impl Into<String>, forecaster: Model, asks: Asks<Options>) -> Self {
         Self { name: name.into(), forecaster, asks }
     }
 
     /// Asks differently from now on.
-    pub fn ask(&mut self, asks: Asks<ForecastOptions>) {
+    pub fn ask(&mut self, asks: Asks<Options>) {
         self.asks = asks;
     }
 
     /// The model.
-    pub fn forecaster(&self) -> &Forecaster {
+    pub fn forecaster(&self) -> &Model {
         &self.forecaster
     }
 }
@@ -92,30 +98,6 @@ impl Predictor for SeriesPredictor {
                 })
             })
         })
-    }
-}
-
-/// A Kronos model: every window has the digits of [`CandleForecaster::forecast`] of the bars before it.
-pub struct CandlePredictor {
-    name: String,
-    forecaster: CandleForecaster,
-    asks: Asks<CandleOptions>,
-}
-
-impl CandlePredictor {
-    /// A model under a name.
-    pub fn new(name: impl Into<String>, forecaster: CandleForecaster, asks: Asks<CandleOptions>) -> Self {
-        Self { name: name.into(), forecaster, asks }
-    }
-
-    /// Asks differently from now on.
-    pub fn ask(&mut self, asks: Asks<CandleOptions>) {
-        self.asks = asks;
-    }
-
-    /// The model.
-    pub fn forecaster(&self) -> &CandleForecaster {
-        &self.forecaster
     }
 }
 

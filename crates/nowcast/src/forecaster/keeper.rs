@@ -21,7 +21,7 @@ pub(super) struct Keeper<M: Planned> {
 pub(super) struct Kept<M: Planned> {
     load: Load<M>,
     model: Option<M>,
-    /// Bytes of the weights, loaded or not; an estimate until they were loaded once.
+    /// Bytes of the weights, there or given up.
     weights: usize,
     pub(super) plans: PlanCache<M>,
     pub(super) counters: Counters,
@@ -40,12 +40,12 @@ where
     M::Shape: Send,
     M::Tensors: Send,
 {
-    /// Loads a model that takes about this many bytes.
-    pub(super) fn new(estimate: usize, load: Load<M>) -> Result<Self> {
+    /// Loads a model.
+    pub(super) fn new(load: Load<M>) -> Result<Self> {
         let kept = Kept {
             load,
             model: None,
-            weights: estimate,
+            weights: 0,
             plans: PlanCache::default(),
             counters: Counters::default(),
             held: Arc::default(),

@@ -79,11 +79,6 @@ pub(super) fn check_results(bytes: Option<usize>, limit: Option<usize>) -> Resul
     }
 }
 
-/// Bytes of this many weights on a device, before they are there.
-pub(super) fn weight_estimate(parameters: u64) -> usize {
-    usize::try_from(parameters).unwrap_or(usize::MAX).saturating_mul(size_of::<f32>())
-}
-
 /// Bytes as people read them.
 pub fn in_words(bytes: usize) -> String {
     let mut value = bytes as f64;

@@ -75,10 +75,9 @@ impl CandleForecaster {
     /// A checkpoint does not fit its config, or the device has no room for it.
     pub fn load_with(source: &KronosSource, device: Arc<dyn Device>, options: LoadOptions) -> Result<Self> {
         let (tokenizer, predictor) = source.configs()?;
-        let estimate = memory::weight_estimate(tokenizer.parameters() + predictor.parameters());
         let source = source.clone();
         let load = move || Kronos::open(&source, &*device, options);
-        Ok(Self { tokenizer, predictor, keeper: Keeper::new(estimate, Box::new(load))? })
+        Ok(Self { tokenizer, predictor, keeper: Keeper::new(Box::new(load))? })
     }
 
     /// Shares a memory budget with other forecasters.

@@ -67,8 +67,7 @@ impl Forecaster {
 
     /// A forecaster whose model is brought onto its device by `load`.
     pub(crate) fn new(config: TotoConfig, default_context: usize, load: Load<Toto>) -> Result<Self> {
-        let estimate = memory::weight_estimate(config.parameters());
-        Ok(Self { config, keeper: Keeper::new(estimate, load)?, default_context })
+        Ok(Self { config, keeper: Keeper::new(load)?, default_context })
     }
 
     /// Shares a memory budget with other forecasters.
