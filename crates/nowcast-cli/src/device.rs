@@ -40,6 +40,7 @@ pub(crate) fn open(
         let device = CudaDevice::new(ordinal).map_err(missing)?;
         let mode = mode.unwrap_or(if care.sync { ModeName::Default } else { ModeName::ReduceOverhead });
         let device = device.with_checked_operations(care.sync);
+        let device = device.with_measured_choices(mode == ModeName::MaxAutotune);
         let device = device.with_graphs(matches!(mode, ModeName::ReduceOverhead | ModeName::MaxAutotune));
         // The accuracy baseline, with the digits of the CPU.
         let device = device.with_exact_sums(mode == ModeName::Eager);

@@ -300,6 +300,19 @@ fn sizes_at_the_ends_of_f32() {
     }
 }
 
+/// Every candidate runs on the plan's memory before the plan does: nothing of that may be left.
+#[test]
+fn measured_choices_change_no_digit() {
+    for dtype in DTYPES {
+        let product = Product { norm_epsilon: Some(1e-5), has_residual: true, ..Product::new(dtype, 160, 100, 40) };
+        for device in devices() {
+            let plain = product.run(&device, 33);
+            let measured = product.run(&device.with_measured_choices(true), 33);
+            assert_eq!(bits(&plain), bits(&measured), "{dtype}");
+        }
+    }
+}
+
 #[test]
 fn exact_products_have_the_digits_of_the_cpu() {
     let product = Product { norm_epsilon: Some(1e-5), ..Product::new(Dtype::F32, 320, 48, 20) };

@@ -27,6 +27,11 @@ impl CubinCache {
         Self { folder: base.map(|base| base.join("nowcast").join("kernels")) }
     }
 
+    /// Where it is.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
     #[cfg(test)]
     fn at(folder: &Path) -> Self {
         Self { folder: Some(folder.to_owned()) }
@@ -69,7 +74,7 @@ impl CubinCache {
             return Ok(code);
         }
         let code = compile()?;
-        if let Err(error) = store(folder, &path, &code) {
+        if let Err(error) = write_private(&path, &[MAGIC, &Sha256::digest(&code), &code]) {
             tracing::debug!("cannot keep compiled kernels in {}: {error}", folder.display());
         }
         Ok(code)
@@ -98,12 +103,15 @@ fn checked(bytes: &[u8]) -> Option<Vec<u8>> {
     (Sha256::digest(code).as_slice() == digest && !code.is_empty()).then(|| code.to_vec())
 }
 
-fn store(folder: &Path, path: &Path, code: &[u8]) -> std::io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)?;
+/// Writes a file that only the user may read, whole or not at all; its folder is made where there is none.
+pub(super) fn write_private(path: &Path, parts: &[&[u8]]) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(folder)?;
+    }
     // Written under another name first: a process that is killed, or another that stores the same, does no harm.
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
     let mut options = fs::OpenOptions::new();
@@ -112,9 +120,7 @@ fn store(folder: &Path, path: &Path, code: &[u8]) -> std::io::Result<()> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let write = || {
         let mut file = options.open(&temporary)?;
-        file.write_all(MAGIC)?;
-        file.write_all(&Sha256::digest(code))?;
-        file.write_all(code)?;
+        parts.iter().try_for_each(|part| file.write_all(part))?;
         fs::rename(&temporary, path)
     };
     let result = write();

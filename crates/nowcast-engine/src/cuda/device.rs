@@ -1,8 +1,11 @@
 //! A GPU as a [`Device`].
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::choices::Choices;
+use super::cubin_cache::CubinCache;
 use super::driver;
 use super::executable::CudaExecutable;
 use super::layout::Layout;
@@ -18,6 +21,8 @@ use crate::weights::WeightList;
 pub struct CudaDevice {
     machine: Arc<dyn Machine>,
     settings: Settings,
+    /// Where measured choices are kept.
+    cache: Option<PathBuf>,
     /// Whether it has been said that graphs cannot be recorded; once is enough.
     warned: Arc<AtomicBool>,
 }
@@ -37,6 +42,8 @@ pub(super) struct Settings {
     pub(super) exact: bool,
     /// Whether warpgroups are used where there are some.
     pub(super) warpgroups: bool,
+    /// Whether kernels are chosen by their time.
+    pub(super) measured: bool,
 }
 
 impl CudaDevice {
@@ -45,7 +52,7 @@ impl CudaDevice {
     /// # Errors
     /// There is no driver, no such device, or its kernels can be neither found nor compiled; the message tells which.
     pub fn new(ordinal: usize) -> Result<Self> {
-        driver::open(ordinal).map(Self::of)
+        driver::open(ordinal).map(|machine| Self::of(machine, CubinCache::of_user().folder()))
     }
 
     /// How many GPUs there are; 0 without a driver.
@@ -59,7 +66,7 @@ impl CudaDevice {
     /// There is no C++ compiler.
     #[cfg(feature = "emulation")]
     pub fn emulated() -> Result<Self> {
-        super::emulator::open().map(Self::of)
+        super::emulator::open().map(|machine| Self::of(machine, None))
     }
 
     /// As [`CudaDevice::emulated`], on a machine that fails where it is told to.
@@ -68,13 +75,20 @@ impl CudaDevice {
     /// There is no C++ compiler.
     #[cfg(feature = "emulation")]
     pub fn emulated_with(faults: &super::Faults) -> Result<Self> {
-        Ok(Self::of(faults.over(super::emulator::open()?)))
+        Ok(Self::of(faults.over(super::emulator::open()?), None))
     }
 
-    fn of(machine: Arc<dyn Machine>) -> Self {
-        let settings =
-            Settings { graphs: true, strict: false, poison: false, checked: false, exact: false, warpgroups: true };
-        Self { machine, settings, warned: Arc::default() }
+    fn of(machine: Arc<dyn Machine>, cache: Option<&Path>) -> Self {
+        let settings = Settings {
+            graphs: true,
+            strict: false,
+            poison: false,
+            checked: false,
+            exact: false,
+            warpgroups: true,
+            measured: false,
+        };
+        Self { machine, settings, cache: cache.map(Path::to_owned), warned: Arc::default() }
     }
 
     /// Whether a plan is recorded into graphs and replayed (the default), or launched kernel by kernel.
@@ -115,6 +129,14 @@ impl CudaDevice {
         self
     }
 
+    /// Whether, of kernels that give the same digits, the one is taken that is the fastest on this machine: measured when a
+    /// plan first asks, and kept on disk for other processes. Otherwise (the default) a model of their costs decides.
+    #[must_use]
+    pub fn with_measured_choices(mut self, measured: bool) -> Self {
+        self.settings.measured = measured;
+        self
+    }
+
     /// Fills every plan's memory with NaN before it is used, for tests.
     #[must_use]
     pub fn with_poisoned_memory(mut self) -> Self {
@@ -146,7 +168,8 @@ impl Device for CudaDevice {
         let vectors = vectors.collect::<Result<Vec<_>>>()?;
         let machine = Arc::clone(machine);
         let (settings, warned) = (self.settings, Arc::clone(&self.warned));
-        Ok(Arc::new(CudaWeights { linears, vectors, machine, settings, warned }))
+        let choices = settings.measured.then(|| Choices::at(self.cache.as_deref(), &machine.describe()));
+        Ok(Arc::new(CudaWeights { linears, vectors, machine, settings, choices, warned }))
     }
 }
 
@@ -156,6 +179,8 @@ pub(super) struct CudaWeights {
     pub(super) vectors: Vec<DeviceMemory>,
     pub(super) machine: Arc<dyn Machine>,
     pub(super) settings: Settings,
+    /// Where kernels are chosen by their time.
+    pub(super) choices: Option<Choices>,
     pub(super) warned: Arc<AtomicBool>,
 }
 

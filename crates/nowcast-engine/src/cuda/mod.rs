@@ -11,6 +11,7 @@
 //! | `machine` | what the device needs of a driver |
 //! | `driver` | the NVIDIA driver |
 //! | `nvrtc`, `cubin_cache` | from sources to machine code, once per architecture |
+//! | `choices`, `stopwatch` | which of several kernels is the fastest, measured once per machine |
 //! | `kernel`, `argument` | which kernels there are, and how their arguments lie in memory |
 //! | `weights` | packing and uploading |
 //! | `record` | from operations to launches |
@@ -20,6 +21,7 @@
 //! | `emulator`, `faults` | the same kernels compiled for this processor, and what can go wrong, for tests |
 
 mod argument;
+mod choices;
 mod cubin_cache;
 mod device;
 mod driver;
@@ -35,6 +37,7 @@ mod nvrtc;
 pub mod probe;
 mod record;
 mod staging;
+mod stopwatch;
 mod weights;
 
 pub use device::CudaDevice;

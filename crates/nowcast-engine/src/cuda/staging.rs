@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::argument::Fields;
+use super::argument::{Argument, Fields};
 use super::machine::{HostMemory, Machine, Queue};
 use super::record::{MOST_PIECES, Piece, transfer};
 use crate::device::Launch;
@@ -82,24 +82,8 @@ impl Staging {
 
     /// Writes what varies from run to run.
     pub(super) fn write_live(&mut self, launch: &Launch) {
-        let Live { batch, context, samples } = launch.live;
-        let sampling = &launch.token_sampling;
-        let live = Fields::default()
-            .push(batch as u32)
-            .push(context as u32)
-            .push(samples as u32)
-            .push(launch.first_sample)
-            .push(launch.seed as u32)
-            .push((launch.seed >> 32) as u32)
-            .push(sampling.temperature)
-            // No vocabulary is that large: all tokens are kept either way.
-            .push(i32::try_from(sampling.top_k).unwrap_or(i32::MAX))
-            .push(sampling.top_p)
-            .push(i32::from(sampling.filter == Filter::Both))
-            .finish();
-        assert_eq!(live.length, LIVE_BYTES, "the structure of the kernels");
         let bytes = self.memory.contents_mut()[..LIVE_BYTES].chunks_exact_mut(8);
-        bytes.zip(live.words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_ne_bytes()));
+        bytes.zip(live_extents(launch).words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_ne_bytes()));
     }
 
     /// Queues copies of the live extents and of inputs.
@@ -149,6 +133,27 @@ impl Staging {
         // SAFETY: as the copies above, of which these are some.
         unsafe { copy_pieces(queue, &small) }
     }
+}
+
+/// `Live` of the kernels' sources.
+pub(super) fn live_extents(launch: &Launch) -> Argument {
+    let Live { batch, context, samples } = launch.live;
+    let sampling = &launch.token_sampling;
+    let live = Fields::default()
+        .push(batch as u32)
+        .push(context as u32)
+        .push(samples as u32)
+        .push(launch.first_sample)
+        .push(launch.seed as u32)
+        .push((launch.seed >> 32) as u32)
+        .push(sampling.temperature)
+        // No vocabulary is that large: all tokens are kept either way.
+        .push(i32::try_from(sampling.top_k).unwrap_or(i32::MAX))
+        .push(sampling.top_p)
+        .push(i32::from(sampling.filter == Filter::Both))
+        .finish();
+    assert_eq!(live.length, LIVE_BYTES, "the structure of the kernels");
+    live
 }
 
 /// Small copies, many in one launch.

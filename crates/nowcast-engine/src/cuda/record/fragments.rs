@@ -25,6 +25,15 @@ argument! {
     }
 }
 
+/// A product of more rows than are streamed.
+struct Blocked {
+    argument: ProductArgument,
+    format: Format,
+    /// Rows and columns at full capacity.
+    most: usize,
+    columns: usize,
+}
+
 const NAME: &str = "Linear";
 /// Rows up to which weights are streamed past them.
 const MOST_STREAMED_ROWS: usize = BAND;
@@ -235,7 +244,14 @@ impl Recorder<'_> {
         {
             return self.launch(NAME, kernel, shape, argument);
         }
-        let tile = self.tile(matrix.format, most, bands * BAND)?;
+        let blocked = Blocked { argument, format: matrix.format, most, columns: bands * BAND };
+        let tile = self.tile(&blocked)?;
+        self.blocked(&blocked, tile)
+    }
+
+    /// Rows are cut into fragments, then multiplied.
+    fn blocked(&mut self, product: &Blocked, tile: &Tile) -> Result<()> {
+        let &Blocked { ref argument, format, most, columns } = product;
         let cut = RowFragmentsArgument {
             input: argument.input,
             fragments: self.row_fragments,
@@ -252,24 +268,38 @@ impl Recorder<'_> {
             true => [Kernel::CutGroupedRowsF32, Kernel::CutGroupedRowsTf32, Kernel::CutGroupedRowsBf16],
             false => [Kernel::CutRowsF32, Kernel::CutRowsTf32, Kernel::CutRowsBf16],
         };
-        self.launch(NAME, kernels[matrix.format as usize], shape, cut)?;
-        let shape = Shape {
-            grid: tile.grid(most, bands * BAND),
-            threads: tile.threads,
-            shared_bytes: tile.shared_bytes(matrix.format),
-        };
-        self.launch(NAME, tile.kernels[matrix.format as usize], shape, argument)
+        self.launch(NAME, kernels[format as usize], shape, cut)?;
+        let shape =
+            Shape { grid: tile.grid(most, columns), threads: tile.threads, shared_bytes: tile.shared_bytes(format) };
+        self.launch(NAME, tile.kernels[format as usize], shape, argument.clone())
     }
 
-    /// The tile that takes the least time by its cost.
-    fn tile(&self, format: Format, rows: usize, columns: usize) -> Result<&'static Tile> {
-        let machine = &self.weights.machine;
-        let grouped = self.weights.settings.warpgroups && machine.has_warpgroups();
+    /// The tile that takes the least time, measured or by its cost.
+    fn tile(&mut self, product: &Blocked) -> Result<&'static Tile> {
+        let weights = self.weights;
+        let &Blocked { ref argument, format, most, columns } = product;
+        let machine = &weights.machine;
+        let grouped = weights.settings.warpgroups && machine.has_warpgroups();
         let fits =
             |tile: &&Tile| tile.shared_bytes(format) <= machine.most_shared_bytes() && (grouped || !tile.grouped);
-        let fit = TILES.iter().filter(fits);
-        let cost = |tile: &Tile| tile.cost(rows, columns, machine.multiprocessors());
-        let best = fit.min_by(|one, other| cost(one).total_cmp(&cost(other)));
+        let tiles: Vec<&'static Tile> = TILES.iter().filter(fits).collect();
+        if let (Some(choices), Some(mut stopwatch)) = (&weights.choices, self.stopwatch.take()) {
+            let names: Vec<&str> = tiles.iter().map(|tile| tile.kernels[format as usize].name()).collect();
+            let ProductArgument { links, gated, has_norm, .. } = argument;
+            let question = format!("product {most} x {columns} x {links} links, gated {gated}, norm {has_norm}");
+            let first = self.launches.len();
+            let choice = choices.choose(&question, &names, |place| {
+                self.blocked(product, tiles[place])?;
+                // SAFETY: the launches name memory of the weights and of the plan, which has not run yet.
+                let time = unsafe { stopwatch.time(&self.launches[first..]) };
+                self.launches.truncate(first);
+                time
+            });
+            self.stopwatch = Some(stopwatch);
+            return Ok(tiles[choice?]);
+        }
+        let cost = |tile: &Tile| tile.cost(most, columns, machine.multiprocessors());
+        let best = tiles.into_iter().min_by(|one, other| cost(one).total_cmp(&cost(other)));
         best.ok_or_else(|| Error::Device("the GPU has too little shared memory for a product".into()))
     }
 

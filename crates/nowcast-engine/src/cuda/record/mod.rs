@@ -17,10 +17,12 @@ pub(super) use transfer::{MOST_PIECES, Piece, transfer};
 use std::sync::Arc;
 
 use super::argument::{Argument, KernelRows};
+use super::choices::Choices;
 use super::device::CudaWeights;
 use super::kernel::Kernel;
 use super::layout::{Layout, count};
 use super::machine::KernelLaunch;
+use super::stopwatch::Stopwatch;
 use crate::error::{Error, Result};
 use crate::extent::Rows;
 use crate::operation::{AppendCache, Operation};
@@ -53,7 +55,12 @@ pub(super) fn record(weights: &Arc<CudaWeights>, plan: &Plan, layout: Layout, ar
         rotaries: layout.rotaries,
         next: (0, 0),
         launches: Vec::new(),
+        stopwatch: None,
     };
+    if weights.choices.is_some() {
+        // SAFETY: the caller has just allocated the plan's memory, and nothing is queued yet.
+        recorder.stopwatch = Some(unsafe { Stopwatch::new(&weights.machine, recorder.live, plan.capacity())? });
+    }
     let mut record = |section: Section| -> Result<(Vec<KernelLaunch>, Vec<usize>)> {
         let operations = plan.operations(section);
         let (mut place, mut places) = (0, Vec::new());
@@ -70,6 +77,7 @@ pub(super) fn record(weights: &Arc<CudaWeights>, plan: &Plan, layout: Layout, ar
         Ok((std::mem::take(&mut recorder.launches), places))
     };
     let (first, second) = (record(Section::Prefill)?, record(Section::Decode)?);
+    weights.choices.iter().for_each(Choices::keep);
     let mut defers = true;
     let prefill = plan.operations(Section::Prefill).iter();
     prefill.for_each(|operation| {
@@ -92,6 +100,8 @@ struct Recorder<'a> {
     /// Address and bytes of the weights of the next product.
     next: (u64, u64),
     launches: Vec<KernelLaunch>,
+    /// Where kernels are chosen by their time.
+    stopwatch: Option<Stopwatch>,
 }
 
 /// Shape of a launch.
