@@ -4,6 +4,8 @@
 //! Both devices sum in the same order with the same roundings, so digits must agree to the last; what differs (the
 //! sine of a library, an unfused mode's sums) says by how much and why.
 
+mod devices;
+
 use std::sync::Arc;
 
 use nowcast_engine::Error;
@@ -22,25 +24,9 @@ use nowcast_engine::rotary::Pairing;
 use nowcast_engine::token_sampling::TokenSampling;
 use nowcast_engine::weights::{Activation, WeightList};
 
-/// The devices to test; a missing compiler or GPU is said aloud.
-fn devices() -> Vec<CudaDevice> {
-    let mut devices = Vec::new();
-    match CudaDevice::emulated() {
-        Ok(device) => devices.push(device.with_poisoned_memory().with_exact_sums(true)),
-        Err(error) => {
-            let message = error.to_string();
-            assert!(message.contains("cannot build"), "{message}");
-            eprintln!("skipped on this processor: {message}");
-        }
-    }
-    match CudaDevice::new(0) {
-        Ok(device) => devices.push(device.with_poisoned_memory().with_exact_sums(true)),
-        Err(error) => {
-            assert_eq!(CudaDevice::count(), 0, "{error}");
-            eprintln!("skipped on a GPU: {error}");
-        }
-    }
-    devices
+/// The devices to test, with the sums of the CPU.
+fn exact_devices() -> impl Iterator<Item = CudaDevice> {
+    devices::devices().into_iter().map(|device| device.with_exact_sums(true))
 }
 
 /// How far results may lie apart, in units of the last place of f32 of the larger value.
@@ -52,7 +38,7 @@ fn compare<'a>(build: impl Fn() -> Case<'a>, lives: &[Live], units: f64) {
     // Without fused multiply-add the CPU rounds every product.
     let units = if InstructionSet::detected().is_fused() { units } else { units.max(4096.0) };
     let (expected, _) = build().run(&cpu, lives).unwrap();
-    for device in devices() {
+    for device in exact_devices() {
         let name = device.describe();
         let case = build();
         let names: Vec<&str> = case.outputs.iter().map(|(name, _)| *name).collect();
@@ -184,7 +170,7 @@ fn unfused_operations() {
 
 #[test]
 fn a_decode_repeats_over_one_prefill_and_inputs_may_change_between() {
-    for device in devices() {
+    for device in exact_devices() {
         let (list, mut builder) = (WeightList::default(), PlanBuilder::new(live(1, 1, 4), true));
         let prefilled = builder.input(Element::F32, Rows::batch(), 4);
         let late = builder.input(Element::F32, Rows::batch(), 4);

@@ -2,6 +2,8 @@
 //!
 //! The kernels run on this processor, on a machine that fails where the test says.
 
+mod devices;
+
 use std::sync::Arc;
 
 use nowcast_engine::check::{self, Case, attending, live, product};
@@ -87,6 +89,29 @@ fn strict_devices_refuse_what_cannot_be_recorded() {
     every_failure(CudaDevice::with_strict_graphs, true);
 }
 
+/// Timing kernels takes memory, a queue and many launches of its own: of those the first few fail.
+#[test]
+fn a_failure_while_kernels_are_timed_leaves_nothing_behind() {
+    const FIRST: usize = 3;
+    let Some((device, faults)) = device() else { return };
+    let device = device.with_measured_choices(true);
+    let lives = [live(12, 1, 1)];
+    let run = || product(12, 160, 8, Activation::None, 0..8).run(&device, &lives);
+    let expected = digits(&run().unwrap().0);
+    for site in [Site::Upload, Site::Queue, Site::Launch, Site::Wait] {
+        for first in 1..=faults.calls(site).min(FIRST) {
+            let what = format!("{site:?} fails from call {first} on");
+            faults.fail(site, first, usize::MAX);
+            match run() {
+                Ok((found, _)) => assert_eq!(digits(&found), expected, "{what}"),
+                Err(error) => assert!(error.to_string().contains("injected"), "{what}: {error}"),
+            }
+            assert_eq!((faults.leaks(), faults.held()), ((0, 0, 0), 0), "{what}");
+            faults.heal();
+        }
+    }
+}
+
 /// A plan whose decode takes an input that may change between runs: `2 first + late`.
 fn late_input() -> (Plan, [Tensor; 3]) {
     let mut builder = PlanBuilder::new(live(1, 1, 4), true);
@@ -162,12 +187,7 @@ fn a_failed_decode_may_be_asked_for_again() {
 
 #[test]
 fn two_forecasts_in_flight_have_buffers_of_their_own() {
-    let mut devices: Vec<CudaDevice> = device().map(|(device, _)| device).into_iter().collect();
-    match CudaDevice::new(0) {
-        Ok(device) => devices.push(device),
-        Err(error) => eprintln!("skipped on a GPU: {error}"),
-    }
-    for device in devices {
+    for device in devices::devices() {
         let resident = device.load(WeightList::default()).unwrap();
         let (plan, [first, late, sum]) = late_input();
         let plan = Arc::new(plan);

@@ -2,10 +2,12 @@
 //!
 //! The kernels run compiled for this processor (everywhere a C++ compiler is), and on a GPU where there is one.
 
+mod devices;
+
 use std::ops::Range;
 use std::sync::Arc;
 
-use nowcast_engine::cuda::CudaDevice;
+use devices::devices;
 use nowcast_engine::device::{Device, Launch};
 use nowcast_engine::dtype::Dtype;
 use nowcast_engine::extent::{Live, Rows};
@@ -13,21 +15,6 @@ use nowcast_engine::operation::{self, Operation};
 use nowcast_engine::plan::{Element, PlanBuilder, Section};
 use nowcast_engine::token_sampling::TokenSampling;
 use nowcast_engine::weights::{Activation, LinearSource, WeightList};
-
-/// The devices to test; a missing compiler or GPU is said aloud.
-fn devices() -> Vec<CudaDevice> {
-    let found = [CudaDevice::emulated(), CudaDevice::new(0)];
-    let opened = found.into_iter().filter_map(|device| match device {
-        Ok(device) => Some(device.with_poisoned_memory()),
-        Err(error) => {
-            let message = error.to_string();
-            assert!(message.contains("cannot build") || CudaDevice::count() == 0, "{message}");
-            eprintln!("skipped: {message}");
-            None
-        }
-    });
-    opened.collect()
-}
 
 /// A product with everything that can be fused to it.
 #[derive(Clone)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::machine::{KernelLaunch, Machine, Queue};
 use super::staging::live_extents;
 use crate::device::Launch;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::extent::Live;
 use crate::token_sampling::TokenSampling;
 
@@ -42,7 +42,11 @@ impl Stopwatch {
             let start = Instant::now();
             for launch in (0..repetitions).flat_map(|_| launches) {
                 // SAFETY: as the caller promised.
-                unsafe { self.queue.launch(launch)? };
+                let launched = unsafe { self.queue.launch(launch) };
+                launched.map_err(|error| Error::Operation {
+                    operation: format!("timing {}, kernel {}", launch.operation, launch.kernel.name()),
+                    reason: error.to_string(),
+                })?;
             }
             self.queue.wait()?;
             Ok(start.elapsed() / repetitions as u32)
