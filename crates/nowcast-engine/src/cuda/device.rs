@@ -9,8 +9,8 @@ use super::cubin_cache::CubinCache;
 use super::driver;
 use super::executable::CudaExecutable;
 use super::layout::Layout;
-use super::machine::{DeviceMemory, Machine};
-use super::weights::{DeviceLinear, upload_vector};
+use super::machine::Machine;
+use super::weights::{DeviceLinear, WeightBlock, bytes_of};
 use crate::device::{Device, Executable, Resident};
 use crate::dtype::Dtype;
 use crate::error::Result;
@@ -160,23 +160,28 @@ impl Device for CudaDevice {
 
     fn load(&self, weights: WeightList<'_>) -> Result<Arc<dyn Resident>> {
         weights.check(self)?;
-        let machine = &self.machine;
-        let linears =
-            weights.linears.into_iter().map(|source| DeviceLinear::pack(machine, source, self.settings.exact));
-        let linears = linears.collect::<Result<Vec<_>>>()?;
-        let vectors = weights.vectors.iter().map(|values| upload_vector(machine, values));
-        let vectors = vectors.collect::<Result<Vec<_>>>()?;
-        let machine = Arc::clone(machine);
+        let linears = weights.linears.iter().map(|source| DeviceLinear::of(source, self.settings.exact));
+        let mut linears = linears.collect::<Result<Vec<_>>>()?;
+        let vector_bytes = weights.vectors.iter().map(|values| size_of_val(&values[..]));
+        let sizes = linears.iter().map(DeviceLinear::bytes).chain(vector_bytes);
+        let mut block = WeightBlock::new(&self.machine, sizes)?;
+        for (linear, source) in linears.iter_mut().zip(weights.linears) {
+            linear.pack(source, &mut block)?;
+        }
+        let vectors = weights.vectors.iter().map(|values| block.put(bytes_of(values))).collect::<Result<Vec<_>>>()?;
+        let machine = Arc::clone(&self.machine);
         let (settings, warned) = (self.settings, Arc::clone(&self.warned));
         let choices = settings.measured.then(|| Choices::at(self.cache.as_deref(), &machine.describe()));
-        Ok(Arc::new(CudaWeights { linears, vectors, machine, settings, choices, warned }))
+        Ok(Arc::new(CudaWeights { linears, vectors, block, machine, settings, choices, warned }))
     }
 }
 
 /// Weights in device memory.
 pub(super) struct CudaWeights {
     pub(super) linears: Vec<DeviceLinear>,
-    pub(super) vectors: Vec<DeviceMemory>,
+    /// Where each vector lies.
+    pub(super) vectors: Vec<u64>,
+    block: WeightBlock,
     pub(super) machine: Arc<dyn Machine>,
     pub(super) settings: Settings,
     /// Where kernels are chosen by their time.
@@ -186,8 +191,7 @@ pub(super) struct CudaWeights {
 
 impl Resident for CudaWeights {
     fn bytes(&self) -> usize {
-        let linears: usize = self.linears.iter().map(DeviceLinear::bytes).sum();
-        linears + self.vectors.iter().map(DeviceMemory::bytes).sum::<usize>()
+        self.block.bytes()
     }
 
     fn available(&self) -> Option<usize> {

@@ -123,12 +123,13 @@ impl DeviceMemory {
         Ok(Self { machine: Arc::clone(machine), address, bytes })
     }
 
-    /// Device memory with these contents.
-    pub(super) fn holding(machine: &Arc<dyn Machine>, contents: &[u8], what: &'static str) -> Result<Self> {
-        let memory = Self::new(machine, contents.len(), what)?;
-        // SAFETY: the memory was just allocated, as large as the contents.
-        unsafe { machine.upload(memory.address, contents)? };
-        Ok(memory)
+    /// Copies contents to a place in it, before anything is queued that uses it, and returns the address.
+    pub(super) fn upload(&mut self, start: usize, contents: &[u8]) -> Result<u64> {
+        assert!(start <= self.bytes && contents.len() <= self.bytes - start, "contents lie within their memory");
+        let address = self.address + start as u64;
+        // SAFETY: the memory is ours alone, as long as nothing is queued, and has room as just asserted.
+        unsafe { self.machine.upload(address, contents)? };
+        Ok(address)
     }
 
     /// Fills it with one byte, before anything is queued that uses it.

@@ -46,7 +46,7 @@ argument! {
 
 impl Recorder<'_> {
     pub(super) fn prepend_label(&mut self, op: &PrependLabel) -> Result<()> {
-        let label = |vector: crate::weights::VectorId| self.weights.vectors[vector.index].address();
+        let label = |vector: crate::weights::VectorId| self.weights.vectors[vector.index];
         let argument = PrependLabelArgument {
             input: self.at(op.input),
             output: self.at(op.output),
@@ -113,7 +113,7 @@ impl Recorder<'_> {
     pub(super) fn norm(&mut self, op: &Norm) -> Result<()> {
         let argument = NormArgument {
             input: self.at(op.input),
-            scale: self.weights.vectors[op.scale.index].address(),
+            scale: self.weights.vectors[op.scale.index],
             output: self.at(op.output),
             live: self.live,
             rows: rows(op.input.rows)?,

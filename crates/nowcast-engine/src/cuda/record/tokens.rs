@@ -90,7 +90,7 @@ impl Recorder<'_> {
     pub(super) fn embed(&mut self, op: &Embed) -> Result<()> {
         let terms = op.terms.iter().map(|term| {
             Ok(Term {
-                table: self.weights.vectors[term.table.vector.index].address(),
+                table: self.weights.vectors[term.table.vector.index],
                 index: self.at(term.index),
                 index_rows: rows(term.index.rows)?,
                 groups: rows(term.groups)?,

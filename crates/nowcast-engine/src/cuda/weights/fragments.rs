@@ -1,13 +1,10 @@
 //! Matrices for tensor cores: bands of eight rows, links of 32 inputs, values in the order of a warp's lanes. The layout
 //! and its reasons stand in `kernels/fragments.cuh`.
 
-use std::sync::Arc;
-
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use super::bytes_of;
-use crate::cuda::machine::{DeviceMemory, Machine};
+use super::{WeightBlock, bytes_of};
 use crate::error::{Error, Result};
 use crate::weights::{Activation, LinearSource, ReadRow};
 
@@ -39,12 +36,15 @@ impl Format {
 /// A matrix as `[bands, links]` fragments, then a scale for each row and the bias, `[bands, 8]` each. A gated matrix
 /// alternates bands of gates and of their values.
 pub(in crate::cuda) struct Fragments {
-    pub(super) memory: DeviceMemory,
+    /// Where it lies, once it is packed.
+    pub(super) address: u64,
     pub(in crate::cuda) format: Format,
     pub(in crate::cuda) inputs: usize,
     pub(in crate::cuda) links: usize,
     pub(in crate::cuda) gated: bool,
     bands: usize,
+    /// With scales and bias.
+    pub(super) bytes: usize,
 }
 
 impl Fragments {
@@ -53,22 +53,31 @@ impl Fragments {
     }
 
     pub(in crate::cuda) fn scale_address(&self) -> u64 {
-        self.memory.address() + self.weight_bytes() as u64
+        self.address + self.weight_bytes() as u64
     }
 
     pub(in crate::cuda) fn bias_address(&self) -> u64 {
         self.scale_address() + (self.bands * BAND * size_of::<f32>()) as u64
     }
 
-    /// Reads a matrix row by row, packs it on all cores and uploads it.
-    pub(super) fn pack(machine: &Arc<dyn Machine>, source: LinearSource<'_>, format: Format) -> Result<Self> {
+    /// How a matrix will lie in memory.
+    pub(super) fn of(source: &LinearSource<'_>, format: Format) -> Result<Self> {
         let gated = source.activation == Activation::SwiGlu;
         let (rows, inputs) = (source.rows, source.inputs);
         let bands = if gated { 2 * (rows / 2).div_ceil(BAND) } else { rows.div_ceil(BAND) };
         let links = inputs.div_ceil(LINK);
-        let band_words = links.checked_mul(format.link_bytes() / 4).ok_or(Error::Overflow)?;
-        let words = band_words.checked_add(2 * BAND).and_then(|each| each.checked_mul(bands)).ok_or(Error::Overflow)?;
-        let bytes = words.checked_mul(4).ok_or(Error::Overflow)?;
+        let band =
+            links.checked_mul(format.link_bytes()).and_then(|bytes| bytes.checked_add(2 * BAND * size_of::<f32>()));
+        let bytes = band.and_then(|band| band.checked_mul(bands)).ok_or(Error::Overflow)?;
+        Ok(Self { address: 0, bytes, format, inputs, links, gated, bands })
+    }
+
+    /// Reads a matrix row by row, packs it on all cores and uploads it.
+    pub(super) fn pack(&mut self, source: LinearSource<'_>, block: &mut WeightBlock) -> Result<()> {
+        let &mut Self { bytes, format, inputs, links, gated, bands, .. } = self;
+        let rows = source.rows;
+        let band_words = links * format.link_bytes() / size_of::<u32>();
+        let words = bytes / size_of::<u32>();
         let mut packed: Vec<u32> = Vec::new();
         packed.try_reserve_exact(words).map_err(|_| Error::Memory { bytes, what: "packing a matrix" })?;
         packed.resize(words, 0);
@@ -109,8 +118,8 @@ impl Fragments {
             }
         }
         (source.packed)();
-        let memory = DeviceMemory::holding(machine, bytes_of(&packed), "weights")?;
-        Ok(Self { memory, format, inputs, links, gated, bands })
+        self.address = block.put(bytes_of(&packed))?;
+        Ok(())
     }
 }
 

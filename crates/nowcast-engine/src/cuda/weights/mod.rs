@@ -11,8 +11,11 @@ pub(super) use panels::{PANEL, Panels};
 use super::machine::{DeviceMemory, Machine};
 use crate::cpu::linear::MOST_NARROW_INPUTS;
 use crate::dtype::Dtype;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::weights::LinearSource;
+
+/// Distance between the parts of a block.
+const ALIGNMENT: usize = 256;
 
 /// A matrix.
 pub(super) enum DeviceLinear {
@@ -21,30 +24,34 @@ pub(super) enum DeviceLinear {
 }
 
 impl DeviceLinear {
-    /// Packs a matrix on all cores and uploads it: for tensor cores, unless its few inputs are summed in f64 or `exact`
-    /// asks for the sums of the CPU.
-    pub(super) fn pack(machine: &Arc<dyn Machine>, source: LinearSource<'_>, exact: bool) -> Result<Self> {
+    /// How a matrix will lie in memory: for tensor cores, unless its few inputs are summed in f64 or `exact` asks for the
+    /// sums of the CPU.
+    pub(super) fn of(source: &LinearSource<'_>, exact: bool) -> Result<Self> {
         let format = match source.dtype {
             Dtype::Bf16 => Format::Brain,
             Dtype::Tf32 => Format::Half,
             _ => Format::Split,
         };
         match source.inputs <= MOST_NARROW_INPUTS || (exact && format == Format::Split) {
-            true => Panels::pack(machine, source).map(Self::Panels),
-            false => Fragments::pack(machine, source, format).map(Self::Fragments),
+            true => Panels::of(source).map(Self::Panels),
+            false => Fragments::of(source, format).map(Self::Fragments),
         }
     }
 
-    fn memory(&self) -> &DeviceMemory {
+    /// Packs it on all cores and uploads it.
+    pub(super) fn pack(&mut self, source: LinearSource<'_>, block: &mut WeightBlock) -> Result<()> {
         match self {
-            Self::Panels(panels) => &panels.memory,
-            Self::Fragments(fragments) => &fragments.memory,
+            Self::Panels(panels) => panels.pack(source, block),
+            Self::Fragments(fragments) => fragments.pack(source, block),
         }
     }
 
     /// Where the weights begin.
     pub(super) fn weight_address(&self) -> u64 {
-        self.memory().address()
+        match self {
+            Self::Panels(panels) => panels.address,
+            Self::Fragments(fragments) => fragments.address,
+        }
     }
 
     /// Bytes of the weights alone.
@@ -57,21 +64,48 @@ impl DeviceLinear {
 
     /// Bytes with everything that belongs to them.
     pub(super) fn bytes(&self) -> usize {
-        self.memory().bytes()
+        match self {
+            Self::Panels(panels) => panels.bytes,
+            Self::Fragments(fragments) => fragments.bytes,
+        }
     }
 }
 
-/// A vector on the device.
-pub(super) fn upload_vector(machine: &Arc<dyn Machine>, values: &[f32]) -> Result<DeviceMemory> {
-    DeviceMemory::holding(machine, bytes_of(values), "weights")
+/// The weights of a model in one block, because the driver rounds every block up to megabytes.
+pub(super) struct WeightBlock {
+    /// None for nothing.
+    memory: Option<DeviceMemory>,
+    used: usize,
 }
 
-fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
+impl WeightBlock {
+    /// Reserves room for parts of these sizes.
+    pub(super) fn new(machine: &Arc<dyn Machine>, mut sizes: impl Iterator<Item = usize>) -> Result<Self> {
+        let add = |sum: usize, bytes: usize| sum.checked_add(bytes.checked_next_multiple_of(ALIGNMENT)?);
+        let bytes = sizes.try_fold(0, add).ok_or(Error::Overflow)?;
+        let memory = (bytes > 0).then(|| DeviceMemory::new(machine, bytes, "weights")).transpose()?;
+        Ok(Self { memory, used: 0 })
+    }
+
+    /// Uploads the next part and returns where it lies.
+    pub(super) fn put(&mut self, contents: &[u8]) -> Result<u64> {
+        let start = self.used;
+        self.used += contents.len().next_multiple_of(ALIGNMENT);
+        self.memory.as_mut().map_or(Ok(0), |memory| memory.upload(start, contents))
+    }
+
+    /// Bytes of the whole block.
+    pub(super) fn bytes(&self) -> usize {
+        self.memory.as_ref().map_or(0, DeviceMemory::bytes)
+    }
+}
+
+pub(super) fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
     // SAFETY: the type has no padding, so any value is bytes that may be read as such; the borrow keeps them alive.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
 /// Numbers without padding.
-trait Plain {}
+pub(super) trait Plain {}
 impl Plain for f32 {}
 impl Plain for u32 {}

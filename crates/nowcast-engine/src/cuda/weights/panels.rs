@@ -1,10 +1,7 @@
 //! Matrices of f32 for products without tensor cores, which sum in the order of the CPU.
 
-use std::sync::Arc;
-
-use super::bytes_of;
+use super::{WeightBlock, bytes_of};
 use crate::cpu::linear::{MOST_NARROW_INPUTS, depth_block};
-use crate::cuda::machine::{DeviceMemory, Machine};
 use crate::error::{Error, Result};
 use crate::weights::{Activation, LinearSource, ReadRow};
 
@@ -15,7 +12,8 @@ const GROUP: usize = 4;
 
 /// A matrix as `[panels, padded / 4, 32, 4]`, then its bias as `[panels, 32]`.
 pub(in crate::cuda) struct Panels {
-    pub(super) memory: DeviceMemory,
+    /// Where it lies, once it is packed.
+    pub(super) address: u64,
     pub(in crate::cuda) inputs: usize,
     /// Inputs rounded up to whole blocks.
     pub(in crate::cuda) padded: usize,
@@ -23,6 +21,8 @@ pub(in crate::cuda) struct Panels {
     pub(in crate::cuda) depth: usize,
     pub(in crate::cuda) gated: bool,
     panels: usize,
+    /// With the bias.
+    pub(super) bytes: usize,
 }
 
 impl Panels {
@@ -36,22 +36,32 @@ impl Panels {
     }
 
     pub(in crate::cuda) fn bias_address(&self) -> u64 {
-        self.memory.address() + self.weight_bytes() as u64
+        self.address + self.weight_bytes() as u64
+    }
+
+    /// How a matrix will lie in memory.
+    pub(super) fn of(source: &LinearSource<'_>) -> Result<Self> {
+        let gated = source.activation == Activation::SwiGlu;
+        let inputs = source.inputs;
+        let panels = match gated {
+            true => (source.rows / 2).div_ceil(PANEL / 2),
+            false => source.rows.div_ceil(PANEL),
+        };
+        let depth = if inputs <= MOST_NARROW_INPUTS { GROUP } else { depth_block(inputs) };
+        let padded = inputs.checked_next_multiple_of(depth).ok_or(Error::Overflow)?;
+        let bytes = padded.checked_add(1).and_then(|each| each.checked_mul(PANEL * size_of::<f32>()));
+        let bytes = bytes.and_then(|each| each.checked_mul(panels)).ok_or(Error::Overflow)?;
+        Ok(Self { address: 0, bytes, inputs, padded, depth, gated, panels })
     }
 
     /// Reads a matrix row by row, packs it on all cores and uploads it.
-    pub(in crate::cuda) fn pack(machine: &Arc<dyn Machine>, source: LinearSource<'_>) -> Result<Self> {
-        let gated = source.activation == Activation::SwiGlu;
-        let (rows, inputs) = (source.rows, source.inputs);
+    pub(super) fn pack(&mut self, source: LinearSource<'_>, block: &mut WeightBlock) -> Result<()> {
+        let &mut Self { bytes, inputs, padded, gated, panels, .. } = self;
+        let rows = source.rows;
         let outputs = if gated { rows / 2 } else { rows };
-        let panels = outputs.div_ceil(if gated { PANEL / 2 } else { PANEL });
-        let narrow = inputs <= MOST_NARROW_INPUTS;
-        let depth = if narrow { GROUP } else { depth_block(inputs) };
-        let padded = inputs.checked_next_multiple_of(depth).ok_or(Error::Overflow)?;
-        let panel_values = padded.checked_mul(PANEL).ok_or(Error::Overflow)?;
-        let values = panels.checked_mul(panel_values + PANEL).ok_or(Error::Overflow)?;
+        let panel_values = padded * PANEL;
+        let values = bytes / size_of::<f32>();
         let mut packed = Vec::new();
-        let bytes = values.checked_mul(size_of::<f32>()).ok_or(Error::Overflow)?;
         packed.try_reserve_exact(values).map_err(|_| Error::Memory { bytes, what: "packing a matrix" })?;
         packed.resize(values, 0.0f32);
         let (weights, biases) = packed.split_at_mut(panels * panel_values);
@@ -84,8 +94,8 @@ impl Panels {
             }
         }
         (source.packed)();
-        let memory = DeviceMemory::holding(machine, bytes_of(&packed), "weights")?;
-        Ok(Self { memory, inputs, padded, depth, gated, panels })
+        self.address = block.put(bytes_of(&packed))?;
+        Ok(())
     }
 }
 
