@@ -20,11 +20,12 @@ import subprocess
 import sys
 import tempfile
 
+# File, the column that `nano` forecasts, the close of the bars that `kronos-nano` forecasts, times.
 SERIES = [
-    ("vix_daily.csv", "CLOSE", "DATE"),
-    ("kline_5min.csv", "close", "timestamps"),
-    ("btc_usd_daily.csv", "Close", "Date"),
-    ("aapl_daily.csv", "Adj. Close", "Date"),
+    ("vix_daily.csv", "CLOSE", "CLOSE", "DATE"),
+    ("kline_5min.csv", "close", "close", "timestamps"),
+    ("btc_usd_daily.csv", "Close", "Close", "Date"),
+    ("aapl_daily.csv", "Adj. Close", "Close", "Date"),
 ]
 LEVELS = [f"0.{tenth}" for tenth in range(1, 10)]
 MISSING = ("", "null")
@@ -121,7 +122,7 @@ def main():
     parser.add_argument("--out", help="where the results go [default: standard output]")
     arguments = parser.parse_args()
     rows = []
-    for file, column, time in SERIES:
+    for file, of_nano, of_bars, time in SERIES:
         path = os.path.join(arguments.data, file)
         if not os.path.exists(path):
             print(f"{path} is not there: left out", file=sys.stderr)
@@ -129,6 +130,7 @@ def main():
         exact = {}
         for run in RUNS:
             model, dtype, seed = run
+            column = of_nano if model == "nano" else of_bars
             of_series = windows(path, column, time, CONTEXTS[model])
             quantiles = forecast(arguments.nowcast, run, [rows for rows, _ in of_series], column)
             closes = [([float(row[column]) for row in rows], future) for rows, future in of_series]

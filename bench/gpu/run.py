@@ -9,7 +9,8 @@ Usage: python3 bench/gpu/run.py --nowcast target/release/nowcast --goldens golde
    how far the answers of the modes lie apart.
 4. The bandwidth of a copy, then every workload in every dtype.
 5. A new process with compiled kernels at hand, from its start to its answer; the most device memory it had.
-6. With --references: toto-ts and the public Kronos code on the same GPU, eager and in every mode of torch.compile
+6. A forecast while another process holds so much that only a third of its plan fits: the same bytes, in smaller chunks.
+7. With --references: toto-ts and the public Kronos code on the same GPU, eager and in every mode of torch.compile
    (`references.py`). CHECKOUT is https://github.com/shiyu-coder/Kronos.
 """
 
@@ -140,6 +141,31 @@ def apart(options, results, model):
                 print(json.dumps(row))
 
 
+HOLD = """
+import sys, torch
+held = torch.empty(torch.cuda.mem_get_info()[0] - int(sys.argv[1]), dtype=torch.uint8, device="cuda")
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+def crowded(options, results, model):
+    """The same forecast on a free device and on one that another process has almost filled."""
+    shape = ["--context", 512, "--horizon", 336, "--samples", 8192]
+    command = [options.nowcast, "forecast", options.csv, "--columns", options.column, "--model", model, "--device", "cuda",
+               *shape, "--output", "json"]
+    alone = run(*command)
+    report = json.loads(run(options.nowcast, "bench", "--model", model, "--device", "cuda", *shape, "--runs", 1, "--json").stdout)
+    room = results["context_bytes"] + report["weight_bytes"] + report["planned_bytes"] // 3
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(room)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    said = holder.stdout.readline().strip()
+    crowd = run(*command)
+    holder.communicate("\n")
+    results["crowded"] = dict(plan_bytes=report["planned_bytes"], room_bytes=room, holder=said, exit_code=crowd.returncode,
+                              same_bytes=alone.stdout == crowd.stdout and alone.returncode == 0, said=crowd.stderr[-300:])
+    print(json.dumps(results["crowded"]))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nowcast", required=True)
@@ -177,6 +203,7 @@ def main():
     _, results["context_bytes"] = with_memory(options.nowcast, "bench", "--model", "nano", "--context", 64, "--horizon", 8,
                                               "--samples", 1, "--runs", 1, "--device", "cuda")
     print({key: results[key] for key in ("new_process_ms", "copy_tb_per_s", "context_bytes")})
+    crowded(options, results, models["toto"])
     results["timings"] = []
     for dtype in DTYPES:
         for workload in WORKLOADS:
