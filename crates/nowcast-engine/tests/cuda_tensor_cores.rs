@@ -266,6 +266,17 @@ fn many_columns_for_few_rows() {
 }
 
 #[test]
+fn many_inputs_for_few_rows() {
+    // Blocks of a cluster share the links, here in unequal parts; up to three bands or one pair for each cluster.
+    for dtype in DTYPES {
+        let rows = [(8, 3), (8, 8), (20, 11)];
+        compare(&Product { has_residual: true, ..Product::new(dtype, 1632, 540, 1) }, &rows);
+        let gated = Product { activation: Activation::SwiGlu, ..Product::new(dtype, 1568, 140, 1) };
+        compare(&Product { columns: 9..139, ..gated }, &rows);
+    }
+}
+
+#[test]
 fn thousands_of_rows() {
     for dtype in DTYPES {
         // The large tiles; the smaller one of the two suits fewer columns.

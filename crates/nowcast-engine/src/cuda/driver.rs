@@ -101,7 +101,7 @@ pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>> {
         functions: Vec::new(),
         most_shared_bytes: shared_bytes - STATIC_SHARED_BYTES,
         multiprocessors,
-        starts_early: major >= 9,
+        is_hopper_or_later: major >= 9,
         has_warpgroups: has_warpgroups(major),
         context,
     };
@@ -155,8 +155,8 @@ struct Gpu {
     functions: Vec<sys::CUfunction>,
     most_shared_bytes: usize,
     multiprocessors: usize,
-    /// Whether a kernel may start while the one before it ends (from architecture 9.0 on).
-    starts_early: bool,
+    /// Whether a kernel may start while the one before it ends, and blocks may form clusters (architecture 9.0).
+    is_hopper_or_later: bool,
     has_warpgroups: bool,
     context: Arc<CudaContext>,
 }
@@ -225,6 +225,10 @@ impl Machine for Gpu {
 
     fn has_warpgroups(&self) -> bool {
         self.has_warpgroups
+    }
+
+    fn has_clusters(&self) -> bool {
+        self.is_hopper_or_later
     }
 
     fn memory(&self) -> Result<(usize, usize)> {
@@ -336,7 +340,7 @@ impl Queue for Stream {
             sharedMemBytes: launch.shared_bytes,
             hStream: self.stream.cu_stream(),
             attrs: &mut early,
-            numAttrs: u32::from(self.gpu.starts_early && self.follows_kernel),
+            numAttrs: u32::from(self.gpu.is_hopper_or_later && self.follows_kernel),
         };
         self.follows_kernel = true;
         // SAFETY: the driver copies the argument during the call; the rest is as the caller promised.

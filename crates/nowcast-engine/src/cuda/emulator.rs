@@ -133,6 +133,10 @@ impl Machine for Emulator {
         true
     }
 
+    fn has_clusters(&self) -> bool {
+        true
+    }
+
     fn memory(&self) -> Result<(usize, usize)> {
         let free = crate::cpu::available().unwrap_or(usize::MAX);
         Ok((free, free))

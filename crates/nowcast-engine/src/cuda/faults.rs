@@ -164,6 +164,10 @@ impl Machine for FaultyMachine {
         self.machine.has_warpgroups()
     }
 
+    fn has_clusters(&self) -> bool {
+        self.machine.has_clusters()
+    }
+
     fn memory(&self) -> Result<(usize, usize)> {
         let state = self.faults.state();
         match state.capacity {

@@ -23,7 +23,11 @@ pub(super) const HEADERS: &[Source] = sources![
     "linear_warpgroup.cuh",
     "linear_blocked.cuh",
     "linear_streamed.cuh",
+    "linear_clustered.cuh",
+    "linear_products.cuh",
+    "cluster.cuh",
     "attention.cuh",
+    "rotary.cuh",
 ];
 
 /// All files with kernels.
@@ -39,6 +43,7 @@ pub(super) const SOURCES: &[Source] = sources![
     "rotary.cu",
     "attention_chunked.cu",
     "attention.cu",
+    "attention_fresh.cu",
     "mixture.cu",
     "rows.cu",
     "tokens.cu",
@@ -71,21 +76,15 @@ macro_rules! kernels {
 kernels! {
     "linear_f32.cu":
         CutRowsF32 = "cut_rows_f32", CutGroupedRowsF32 = "cut_grouped_rows_f32", Group128By128F32 = "group_128_128_f32", Group96By128F32 = "group_96_128_f32", Group64By128F32 = "group_64_128_f32", Block128By128F32 = "block_128_128_f32", Block128By96F32 = "block_128_96_f32",
-        Block64By64F32 = "block_64_64_f32", Block32By32F32 = "block_32_32_f32", Small32By32F32 = "small_32_32_f32", Stream8F32 = "stream_8_f32",
-        Stream16F32 = "stream_16_f32", Stream24F32 = "stream_24_f32", StreamPairs1F32 = "stream_pairs_1_f32",
-        StreamPairs2F32 = "stream_pairs_2_f32", StreamPairs3F32 = "stream_pairs_3_f32";
+        Block64By64F32 = "block_64_64_f32", Block32By32F32 = "block_32_32_f32", Small32By32F32 = "small_32_32_f32", StreamF32 = "stream_f32", ClusterF32 = "cluster_f32";
     "linear_tf32.cu":
         CutRowsTf32 = "cut_rows_tf32", CutGroupedRowsTf32 = "cut_grouped_rows_tf32", Group128By128Tf32 = "group_128_128_tf32", Group96By128Tf32 = "group_96_128_tf32", Group64By128Tf32 = "group_64_128_tf32", Block128By128Tf32 = "block_128_128_tf32",
         Block128By96Tf32 = "block_128_96_tf32", Block64By64Tf32 = "block_64_64_tf32",
-        Block32By32Tf32 = "block_32_32_tf32", Small32By32Tf32 = "small_32_32_tf32", Stream8Tf32 = "stream_8_tf32", Stream16Tf32 = "stream_16_tf32",
-        Stream24Tf32 = "stream_24_tf32", StreamPairs1Tf32 = "stream_pairs_1_tf32",
-        StreamPairs2Tf32 = "stream_pairs_2_tf32", StreamPairs3Tf32 = "stream_pairs_3_tf32";
+        Block32By32Tf32 = "block_32_32_tf32", Small32By32Tf32 = "small_32_32_tf32", StreamTf32 = "stream_tf32", ClusterTf32 = "cluster_tf32";
     "linear_bf16.cu":
         CutRowsBf16 = "cut_rows_bf16", CutGroupedRowsBf16 = "cut_grouped_rows_bf16", Group128By128Bf16 = "group_128_128_bf16", Group96By128Bf16 = "group_96_128_bf16", Group64By128Bf16 = "group_64_128_bf16", Block128By128Bf16 = "block_128_128_bf16",
         Block128By96Bf16 = "block_128_96_bf16", Block64By64Bf16 = "block_64_64_bf16",
-        Block32By32Bf16 = "block_32_32_bf16", Small32By32Bf16 = "small_32_32_bf16", Stream8Bf16 = "stream_8_bf16", Stream16Bf16 = "stream_16_bf16",
-        Stream24Bf16 = "stream_24_bf16", StreamPairs1Bf16 = "stream_pairs_1_bf16",
-        StreamPairs2Bf16 = "stream_pairs_2_bf16", StreamPairs3Bf16 = "stream_pairs_3_bf16";
+        Block32By32Bf16 = "block_32_32_bf16", Small32By32Bf16 = "small_32_32_bf16", StreamBf16 = "stream_bf16", ClusterBf16 = "cluster_bf16";
     "linear_narrow.cu": LinearNarrow = "linear_narrow";
     "linear_skinny.cu":
         LinearSkinny1By4 = "linear_skinny_1_4", LinearSkinny4By4 = "linear_skinny_4_4",
@@ -99,6 +98,7 @@ kernels! {
         AttendTile64 = "attend_tile_64", AttendTile128 = "attend_tile_128", AttendTile256 = "attend_tile_256",
         AttendRow64 = "attend_row_64", AttendRow128 = "attend_row_128", AttendRow256 = "attend_row_256";
     "attention.cu": Attention = "attention", GroupAttention = "group_attention";
+    "attention_fresh.cu": AttendFresh = "attend_fresh";
     "mixture.cu":
         ActivateMixture = "activate_mixture", MeanMixture = "mean_mixture", SampleMixture = "sample_mixture";
     "rows.cu":

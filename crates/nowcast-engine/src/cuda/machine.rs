@@ -36,6 +36,9 @@ pub(super) trait Machine: Send + Sync {
     /// Whether four warps can multiply together (`wgmma`, architecture 9.0 alone).
     fn has_warpgroups(&self) -> bool;
 
+    /// Whether blocks can run side by side and write to each other's shared memory (from architecture 9.0 on).
+    fn has_clusters(&self) -> bool;
+
     /// Free and total bytes of device memory, whoever uses the rest.
     fn memory(&self) -> Result<(usize, usize)>;
 

@@ -8,43 +8,6 @@
 #define THREADS 128
 #define TILE_ROWS 8
 
-// Stages keys and values of one head from fresh projections, and the queries of the tile; the first tile of a head
-// also fills the cache.
-__device__ __forceinline__ void stage_fresh(const Attention& call, int tokens, int first, int rows, i64 prefix,
-                                            float* queries, float* keys, float* values) {
-    int head_dim = call.head_dim, pairs = head_dim / 2, capacity = call.prefix_capacity;
-    i64 first_row = (i64)blockIdx.z * tokens;
-    bool fills = blockIdx.x == 0;
-    int seen = fills ? tokens : first + rows;
-#pragma unroll 2
-    for (int index = threadIdx.x; index < seen * pairs; index += THREADS) {
-        int token = index / pairs, a, b;
-        pair_of(index % pairs, head_dim, call.interleaved, &a, &b);
-        const float* row = call.query + (first_row + token) * call.query_width + blockIdx.y * head_dim;
-        const float* entry = call.table + (i64)token * 4 * head_dim;
-        float x = row[call.key_column + a], y = row[call.key_column + b];
-        float low = row[call.value_column + a], high = row[call.value_column + b];
-        float rotated_x = x * entry[2 * head_dim + a] + y * entry[3 * head_dim + a];
-        float rotated_y = y * entry[2 * head_dim + b] + x * entry[3 * head_dim + b];
-        keys[a * capacity + token] = rotated_x;
-        keys[b * capacity + token] = rotated_y;
-        values[token * head_dim + a] = low;
-        values[token * head_dim + b] = high;
-        if (token >= first && token < first + rows) {
-            float c = row[call.query_column + a], d = row[call.query_column + b];
-            queries[(token - first) * head_dim + a] = c * entry[a] + d * entry[head_dim + a];
-            queries[(token - first) * head_dim + b] = d * entry[b] + c * entry[head_dim + b];
-        }
-        if (fills) {
-            call.prefix_keys[prefix + a * capacity + token] = rotated_x;
-            call.prefix_keys[prefix + b * capacity + token] = rotated_y;
-            call.prefix_values[prefix + token * head_dim + a] = low;
-            call.prefix_values[prefix + token * head_dim + b] = high;
-        }
-    }
-    for (int index = rows * head_dim + threadIdx.x; index < TILE_ROWS * head_dim; index += THREADS) queries[index] = 0.0f;
-}
-
 // The scalar product in sixteen chains, summed in halves.
 __device__ inline float product_in_chains(const float* left, const float* right, int length) {
     float parts[16];
@@ -105,24 +68,20 @@ KERNEL(attention, Attention, THREADS) {
     const float* values = call.prefix_values + prefix;
     float* staged = scores + call.tile_rows * call.score_stride;
     int size = head_dim * call.prefix_capacity;
-    if (call.is_fresh) {
-        stage_fresh(call, context, first, rows, prefix, queries, staged, staged + size);
-    } else {
-        if (call.staged) {
+    if (call.staged) {
 #pragma unroll 4
-            for (int index = 4 * threadIdx.x; index < size; index += 4 * THREADS) {
-                float4 key = *reinterpret_cast<const float4*>(keys + index);
-                float4 value = *reinterpret_cast<const float4*>(values + index);
-                *reinterpret_cast<float4*>(staged + index) = key;
-                *reinterpret_cast<float4*>(staged + size + index) = value;
-            }
+        for (int index = 4 * threadIdx.x; index < size; index += 4 * THREADS) {
+            float4 key = *reinterpret_cast<const float4*>(keys + index);
+            float4 value = *reinterpret_cast<const float4*>(values + index);
+            *reinterpret_cast<float4*>(staged + index) = key;
+            *reinterpret_cast<float4*>(staged + size + index) = value;
         }
-        for (int index = threadIdx.x; index < TILE_ROWS * head_dim; index += THREADS) {
-            int row = index / head_dim, component = index % head_dim;
-            queries[index] = row < rows ? call.query[(first_row + row) * call.query_width + call.query_column +
-                                                     head * head_dim + component]
-                                        : 0.0f;
-        }
+    }
+    for (int index = threadIdx.x; index < TILE_ROWS * head_dim; index += THREADS) {
+        int row = index / head_dim, component = index % head_dim;
+        queries[index] = row < rows ? call.query[(first_row + row) * call.query_width + call.query_column +
+                                                 head * head_dim + component]
+                                    : 0.0f;
     }
     if (call.staged) {
         keys = staged;

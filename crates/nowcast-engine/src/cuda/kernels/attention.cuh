@@ -39,18 +39,5 @@ struct Attention {
     int score_stride;
     // Whether the whole prefix of a head is staged in shared memory.
     int staged;
-    // Where `query` also holds keys and values that are yet to be rotated and put into the cache; only causal.
-    int is_fresh;
-    int key_column;
-    int value_column;
-    int interleaved;
     int reserved;
-    // Cosines and sines of each token, for fresh projections.
-    const float* table;
 };
-
-// Components of a pair.
-__device__ inline void pair_of(int pair, int head_dim, int interleaved, int* a, int* b) {
-    *a = interleaved ? 2 * pair : pair;
-    *b = interleaved ? 2 * pair + 1 : pair + head_dim / 2;
-}

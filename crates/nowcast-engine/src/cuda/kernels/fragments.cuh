@@ -2,7 +2,8 @@
 //
 // An operand is cut into bands of eight rows and links of 32 inputs. A link holds its values in the order in which the
 // lanes of a warp hand them to the tensor cores, so that every load is sixteen bytes and nothing is shuffled; the same
-// band serves as half of the left operand (sixteen rows) and as the right one (eight).
+// band serves as half of the left operand (sixteen rows) and as the right one (eight). A link has two steps of sixteen
+// inputs; lane `4 r + q` holds those from `4 q` on of row r, so that values, too, are read in sixteen bytes.
 //
 // SPLIT keeps 22 bits of f32: the nearest f16 and the nearest f16 of what that leaves, four bytes together. A product is
 // near * near + near * rest + rest * near; rest * rest is below the last place of f32. Powers of two bring the largest
@@ -92,11 +93,13 @@ __device__ __forceinline__ u32 nearest_pair(float first, float second) {
     return word;
 }
 
-// The value of an f16 in the lower half of a word.
-__device__ __forceinline__ float value_of_f16(u32 word) {
-    float value;
-    asm("{ .reg .b16 half; cvt.u16.u32 half, %1; cvt.f32.f16 %0, half; }" : "=f"(value) : "r"(word));
-    return value;
+// The values of two f16s in one word.
+__device__ __forceinline__ float2 values_of_f16(u32 word) {
+    float2 values;
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
+        : "=f"(values.x), "=f"(values.y)
+        : "r"(word));
+    return values;
 }
 
 #endif
@@ -117,18 +120,6 @@ __device__ __forceinline__ void multiply_round(int round, float* sums, const uin
 // First link of a part.
 __device__ inline int part_start(int part, int links) {
     return links * part / PARTS;
-}
-
-// Two inputs of a row from `input` on, zero beyond its end.
-__device__ inline float2 two_inputs(const float* row, int input, int inputs) {
-    float2 two = make_float2(0.0f, 0.0f);
-    if (inputs % 2 == 0) {
-        if (input < inputs) two = *reinterpret_cast<const float2*>(row + input);
-    } else {
-        if (input < inputs) two.x = row[input];
-        if (input + 1 < inputs) two.y = row[input + 1];
-    }
-    return two;
 }
 
 __device__ inline float power_of_two(int exponent) {
@@ -152,6 +143,27 @@ struct BandShare {
     float squares[BAND][BAND];
 };
 
+// What four scaled values of a step become: the nearest pairs and, of SPLIT, those of what they leave.
+struct Cut {
+    uint2 near, rest;
+};
+
+// Scales and cuts four values and adds their squares.
+template <int FORMAT>
+__device__ __forceinline__ Cut cut_values(const float4& four, float factor, float* squares) {
+    float2 low = make_float2(four.x * factor, four.y * factor), high = make_float2(four.z * factor, four.w * factor);
+    *squares = fmaf(low.x, low.x, fmaf(low.y, low.y, fmaf(high.x, high.x, fmaf(high.y, high.y, *squares))));
+    Cut cut;
+    cut.near = make_uint2(nearest_pair<FORMAT>(low.x, low.y), nearest_pair<FORMAT>(high.x, high.y));
+    cut.rest = make_uint2(0, 0);
+    if (FORMAT == SPLIT) {
+        float2 near_low = values_of_f16(cut.near.x), near_high = values_of_f16(cut.near.y);
+        cut.rest.x = nearest_pair<FORMAT>(low.x - near_low.x, low.y - near_low.y);
+        cut.rest.y = nearest_pair<FORMAT>(high.x - near_high.x, high.y - near_high.y);
+    }
+    return cut;
+}
+
 // Cuts a band of rows into fragments, by a block of eight warps; lane `4 r + q` of every warp takes row r. The rows'
 // scales can be asked for after the next barrier. GROUPED writes the order of warpgroups (linear_warpgroup.cuh).
 template <int FORMAT, bool GROUPED>
@@ -172,14 +184,13 @@ struct BandCutter {
         largest = 0.0f, squares = 0.0f, factor = 1.0f;
     }
 
-    // Two values of a step, or of the last: of its first eight inputs, or of those behind. Loads under no condition are
-    // all on their way at once.
-    __device__ __forceinline__ float2 load(int step, int behind) const {
-        return *reinterpret_cast<const float2*>(row + (step < last ? step : last) * 16 + behind + quarter * 2);
+    // Four values of a step, or of the last. Loads under no condition are all on their way at once.
+    __device__ __forceinline__ float4 load(int step) const {
+        return *reinterpret_cast<const float4*>(row + (step < last ? step : last) * 16 + quarter * 4);
     }
 
-    __device__ __forceinline__ void widen(const float2& low, const float2& high) {
-        largest = fmaxf(largest, fmaxf(fmaxf(fabsf(low.x), fabsf(low.y)), fmaxf(fabsf(high.x), fabsf(high.y))));
+    __device__ __forceinline__ void widen(const float4& four) {
+        largest = fmaxf(largest, fmaxf(fmaxf(fabsf(four.x), fabsf(four.y)), fmaxf(fabsf(four.z), fabsf(four.w))));
     }
 
     // The largest value of the row, among all warps.
@@ -192,25 +203,19 @@ struct BandCutter {
         factor = power_of_two(LARGEST_EXPONENT - exponent_of(largest));
     }
 
-    __device__ __forceinline__ void cut(int step, float2 low, float2 high) {
-        low.x *= factor, low.y *= factor, high.x *= factor, high.y *= factor;
-        squares = fmaf(low.x, low.x, fmaf(low.y, low.y, fmaf(high.x, high.x, fmaf(high.y, high.y, squares))));
-        u32 first = nearest_pair<FORMAT>(low.x, low.y), second = nearest_pair<FORMAT>(high.x, high.y);
-        if (FORMAT == SPLIT) {
-            u32 first_rest = nearest_pair<FORMAT>(low.x - value_of_f16(first), low.y - value_of_f16(first >> 16));
-            u32 second_rest = nearest_pair<FORMAT>(high.x - value_of_f16(second), high.y - value_of_f16(second >> 16));
-            if (GROUPED) {
-                u32* words = reinterpret_cast<u32*>(band) + step / STEPS * 256 + step % STEPS * 64 + lane;
-                words[0] = first, words[32] = second, words[128] = first_rest, words[160] = second_rest;
-            } else {
-                band[step * 32 + lane] = make_uint4(first, second, first_rest, second_rest);
-            }
+    __device__ __forceinline__ void cut(int step, const float4& four) {
+        Cut cut = cut_values<FORMAT>(four, factor, &squares);
+        u32* words = reinterpret_cast<u32*>(band);
+        if (GROUPED && FORMAT == SPLIT) {
+            words += step / STEPS * 256 + step % STEPS * 64 + lane;
+            words[0] = cut.near.x, words[32] = cut.near.y, words[128] = cut.rest.x, words[160] = cut.rest.y;
         } else if (GROUPED) {
-            u32* words = reinterpret_cast<u32*>(band) + step * 64 + lane;
-            words[0] = first, words[32] = second;
+            words += step * 64 + lane;
+            words[0] = cut.near.x, words[32] = cut.near.y;
+        } else if (FORMAT == SPLIT) {
+            band[step * 32 + lane] = make_uint4(cut.near.x, cut.near.y, cut.rest.x, cut.rest.y);
         } else {
-            int group = step / STEPS * 32 + lane;
-            reinterpret_cast<uint2*>(band)[group * STEPS + step % STEPS] = make_uint2(first, second);
+            reinterpret_cast<uint2*>(band)[(step / STEPS * 32 + lane) * STEPS + step % STEPS] = cut.near;
         }
     }
 
@@ -221,82 +226,41 @@ struct BandCutter {
 
     // Rows of whole links.
     __device__ __forceinline__ void run() {
-        float2 kept[KEPT_STEPS][2];
+        float4 kept[KEPT_STEPS];
 #pragma unroll
-        for (int index = 0; index < KEPT_STEPS; index++) {
-            kept[index][0] = load(warp + BAND * index, 0);
-            kept[index][1] = load(warp + BAND * index, 8);
-        }
+        for (int index = 0; index < KEPT_STEPS; index++) kept[index] = load(warp + BAND * index);
 #pragma unroll 2
-        for (int step = warp + BAND * KEPT_STEPS; step <= last; step += BAND) widen(load(step, 0), load(step, 8));
+        for (int step = warp + BAND * KEPT_STEPS; step <= last; step += BAND) widen(load(step));
 #pragma unroll
-        for (int index = 0; index < KEPT_STEPS; index++) widen(kept[index][0], kept[index][1]);
+        for (int index = 0; index < KEPT_STEPS; index++) widen(kept[index]);
         agree();
 #pragma unroll
         for (int index = 0; index < KEPT_STEPS; index++) {
-            if (warp + BAND * index < steps) cut(warp + BAND * index, kept[index][0], kept[index][1]);
+            if (warp + BAND * index < steps) cut(warp + BAND * index, kept[index]);
         }
 #pragma unroll 2
-        for (int step = warp + BAND * KEPT_STEPS; step < steps; step += BAND) cut(step, load(step, 0), load(step, 8));
+        for (int step = warp + BAND * KEPT_STEPS; step < steps; step += BAND) cut(step, load(step));
         end();
     }
 
     // Any rows, value by value.
     __device__ __forceinline__ void run_ragged() {
-        auto low = [&](int step) { return two_inputs(row, step * 16 + quarter * 2, inputs); };
-        auto high = [&](int step) { return two_inputs(row, step * 16 + quarter * 2 + 8, inputs); };
+        auto four = [&](int step) { return four_inputs(row, step * 16 + quarter * 4, inputs); };
 #pragma unroll 1
-        for (int step = warp; step < steps; step += BAND) widen(low(step), high(step));
+        for (int step = warp; step < steps; step += BAND) widen(four(step));
         agree();
 #pragma unroll 1
-        for (int step = warp; step < steps; step += BAND) cut(step, low(step), high(step));
-        end();
-    }
-
-    // Many inputs: the band, in shared memory, first takes the values themselves, all on their way at once. The sixteen
-    // values of a step take the place of the four groups that are made of them, by the same four lanes.
-    __device__ __forceinline__ void run_in_place() {
-        for (int step = warp; step <= last; step += BAND) copy_ahead(band + step * 32 + lane, row + step * 16 + quarter * 4);
-        end_copies();
-        wait_for_copies<0>();
-        __syncwarp();
-        auto values = [&](int step) { return reinterpret_cast<const float*>(band + step * 32 + place * 4) + quarter * 2; };
-#pragma unroll 4
-        for (int step = warp; step <= last; step += BAND) {
-            widen(*reinterpret_cast<const float2*>(values(step)), *reinterpret_cast<const float2*>(values(step) + 8));
-        }
-        agree();
-        // Some steps at a time, whose values are read before any is replaced.
-        const int TOGETHER = 3;
-#pragma unroll 1
-        for (int start = warp; start <= last; start += BAND * TOGETHER) {
-            float2 low[TOGETHER], high[TOGETHER];
-#pragma unroll
-            for (int next = 0; next < TOGETHER; next++) {
-                int step = start + BAND * next < last ? start + BAND * next : last;
-                low[next] = *reinterpret_cast<const float2*>(values(step));
-                high[next] = *reinterpret_cast<const float2*>(values(step) + 8);
-            }
-            __syncwarp();
-#pragma unroll
-            for (int next = 0; next < TOGETHER; next++) {
-                if (start + BAND * next <= last) cut(start + BAND * next, low[next], high[next]);
-            }
-        }
+        for (int step = warp; step < steps; step += BAND) cut(step, four(step));
         end();
     }
 };
 
-// As `BandCutter`; IS_SHARED where the band lies in shared memory. Short code matters: kernels that run for microseconds
-// wait for their instructions too.
-template <int FORMAT, bool GROUPED, bool IS_SHARED>
+template <int FORMAT, bool GROUPED>
 __device__ __forceinline__ void cut_band(const float* rows, int live_rows, int inputs, int links, uint4* band,
                                          BandShare* share) {
     BandCutter<FORMAT, GROUPED> cutter(rows, live_rows, inputs, links, band, share);
     if (inputs % LINK != 0) {
         cutter.run_ragged();
-    } else if (FORMAT == SPLIT && IS_SHARED && links * STEPS > BAND * KEPT_STEPS) {
-        cutter.run_in_place();
     } else {
         cutter.run();
     }

@@ -1,5 +1,4 @@
 // Products on tensor cores: bf16 operands.
-#include "linear_blocked.cuh"
-#include "linear_streamed.cuh"
+#include "linear_products.cuh"
 
 FRAGMENT_KERNELS(bf16, BRAIN)

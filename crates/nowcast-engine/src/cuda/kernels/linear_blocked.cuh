@@ -31,7 +31,7 @@ __device__ __forceinline__ void cut_rows(const RowFragments& call) {
     if (first >= rows) return;
     rows = rows - first < BAND ? (int)(rows - first) : BAND;
     uint4* band = call.fragments + (i64)blockIdx.x * call.links * Pieces<FORMAT>::COUNT * 32;
-    cut_band<FORMAT, GROUPED, false>(call.input + first * call.inputs, rows, call.inputs, call.links, band, &share);
+    cut_band<FORMAT, GROUPED>(call.input + first * call.inputs, rows, call.inputs, call.links, band, &share);
     __syncthreads();
     if ((int)threadIdx.x < rows) {
         call.row_scale[first + threadIdx.x] = scale_of_row(share, threadIdx.x, 1.0 / call.inputs, call.has_norm, call.epsilon);

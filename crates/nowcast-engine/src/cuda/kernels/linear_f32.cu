@@ -1,5 +1,4 @@
 // Products on tensor cores: f32 as pairs of f16.
-#include "linear_blocked.cuh"
-#include "linear_streamed.cuh"
+#include "linear_products.cuh"
 
 FRAGMENT_KERNELS(f32, SPLIT)

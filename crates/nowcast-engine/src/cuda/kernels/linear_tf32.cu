@@ -1,5 +1,4 @@
 // Products on tensor cores: eleven bits of every operand, as TF32 has them.
-#include "linear_blocked.cuh"
-#include "linear_streamed.cuh"
+#include "linear_products.cuh"
 
 FRAGMENT_KERNELS(tf32, HALF)

@@ -106,6 +106,45 @@ __device__ inline i64 thread_index() {
     return (i64)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
+// Some pieces of global memory, `stride` apart, on their way to shared memory, for the whole block; all threads come here
+// once.
+__device__ __forceinline__ void copy_block_ahead(uint4* to, const uint4* from, int pieces, int size, i64 stride, u64* arrived) {
+#if __CUDA_ARCH__ >= 900
+    if (threadIdx.x == 0) {
+        unsigned barrier = (unsigned)__cvta_generic_to_shared(arrived);
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(pieces * size * 16) : "memory");
+        for (int piece = 0; piece < pieces; piece++) {
+            unsigned address = (unsigned)__cvta_generic_to_shared(to + piece * size);
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(address),
+                         "l"(from + piece * stride), "r"(size * 16), "r"(barrier)
+                         : "memory");
+        }
+    }
+#else
+    for (int index = threadIdx.x; index < pieces * size; index += blockDim.x) {
+        copy_ahead(to + index, from + index / size * stride + index % size);
+    }
+    end_copies();
+#endif
+    __syncthreads();
+}
+
+// Waits for the share of the calling thread; a barrier of the block follows.
+__device__ __forceinline__ void wait_for_block_copy(u64* arrived) {
+#if __CUDA_ARCH__ >= 900
+    unsigned barrier = (unsigned)__cvta_generic_to_shared(arrived);
+    asm volatile(
+        "{ .reg .pred done;\n"
+        "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n"
+        "@!done bra again; }" ::"r"(barrier)
+        : "memory");
+#else
+    wait_for_copies<0>();
+#endif
+}
+
 // The sum of lanes 0 to 15, in lane 0: the upper half is added to the lower until one is left.
 __device__ inline float sum_in_halves(float value) {
     for (int half = 8; half > 0; half /= 2) value += __shfl_xor_sync(0xffffffffu, value, half);

@@ -1,5 +1,6 @@
 // Rotary positions: the table of a pass, queries in place, keys and values on their way into the cache.
 #include "plan.cuh"
+#include "rotary.cuh"
 
 struct RotaryTable {
     // Frequency of every pair, then the xPos base of every component, in f64.
@@ -42,12 +43,6 @@ KERNEL(rotary_table, RotaryTable, 256) {
     entry[width] = (float)(sine * factor);
     entry[2 * width] = (float)(cosine / factor);
     entry[3 * width] = (float)(sine / factor);
-}
-
-// Components of a pair.
-__device__ inline void pair_of(int pair, int head_dim, int interleaved, int* a, int* b) {
-    *a = interleaved ? 2 * pair : pair;
-    *b = interleaved ? 2 * pair + 1 : pair + head_dim / 2;
 }
 
 struct RotateQuery {

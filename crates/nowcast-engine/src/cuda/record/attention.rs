@@ -16,7 +16,16 @@ argument! {
         series: KernelRows, rows: KernelRows, context: KernelRows,
         query_width: i32, query_column: i32, output_width: i32, heads: i32, head_dim: i32, prefix_capacity: i32,
         suffix_capacity: i32, tokens: i32, seen: i32, hidden: i32, tile_rows: i32, score_stride: i32,
-        staged: i32, is_fresh: i32, key_column: i32, value_column: i32, interleaved: i32, reserved: i32, table: u64,
+        staged: i32, reserved: i32,
+    }
+}
+
+argument! {
+    /// `FreshAttention` in attention_fresh.cu.
+    FreshAttentionArgument {
+        input: u64, table: u64, keys: u64, values: u64, output: u64, live: u64, series: KernelRows, tokens: KernelRows,
+        width: i32, query_column: i32, key_column: i32, value_column: i32, output_width: i32, heads: i32,
+        head_dim: i32, capacity: i32, interleaved: i32, reserved: i32,
     }
 }
 
@@ -44,7 +53,7 @@ const CHUNKED_COMPONENTS: [usize; 3] = [64, 128, 256];
 /// Tokens of a context that is staged whole.
 const MOST_STAGED_TOKENS: usize = 64;
 
-/// Tokens of a context that attends to its projections; more tiles would each rotate all keys again.
+/// Tokens of a context that attends to its projections; `MOST_TOKENS` in attention_fresh.cu.
 const MOST_FRESH_TOKENS: usize = 16;
 
 /// Shared memory for a context that is staged whole, so that one wait for memory serves all keys; 0 if it is long.
@@ -69,7 +78,7 @@ impl Recorder<'_> {
     pub(super) fn attend_context(&mut self, op: &AttendContext) -> Result<()> {
         let (query, column, output) = (op.query, op.query_column, op.output);
         let queries = Queries { name: "AttendContext", query, column, output, tokens: 0, seen: 0, hidden: 0 };
-        self.attend(&op.cache, &queries, None)
+        self.attend(&op.cache, &queries)
     }
 
     /// Whether a context is short enough to attend to projections that have yet to go into the cache.
@@ -86,20 +95,43 @@ impl Recorder<'_> {
 
     /// Rotates, fills the cache and attends in one launch.
     pub(super) fn attend_fresh(&mut self, append: &AppendCache, op: &AttendContext) -> Result<()> {
-        let (query, column, output) = (op.query, op.query_column, op.output);
-        let queries = Queries { name: "AttendContext", query, column, output, tokens: 0, seen: 0, hidden: 0 };
-        self.attend(&op.cache, &queries, Some(append))
+        let (cache, rotation) = (&op.cache, append.rotation.expect("keys that rotate with their queries"));
+        let (heads, head_dim, capacity) = (cache.shape.heads, cache.shape.head_dim, cache.capacity());
+        let argument = FreshAttentionArgument {
+            input: self.at(op.query),
+            table: self.at(rotation.table),
+            keys: self.at(cache.context_keys),
+            values: self.at(cache.context_values),
+            output: self.at(op.output),
+            live: self.live,
+            series: rows(cache.shape.series)?,
+            tokens: rows(cache.shape.context)?,
+            width: int(op.query.width)?,
+            query_column: int(op.query_column)?,
+            key_column: int(append.key_column)?,
+            value_column: int(append.value_column)?,
+            output_width: int(op.output.width)?,
+            heads: int(heads)?,
+            head_dim: int(head_dim)?,
+            capacity: int(capacity)?,
+            interleaved: interleaved(&rotation.rotary),
+            reserved: 0,
+        };
+        // Queries, keys and values with a gap behind each token, exponents, and a sum for each.
+        let shared_bytes = capacity * (3 * (head_dim + 2) + MOST_FRESH_TOKENS + 1) * size_of::<f32>();
+        let grid = [heads, self.most(cache.shape.series)?, 1];
+        let shape = Shape { grid, threads: MOST_FRESH_TOKENS * MOST_FRESH_TOKENS, shared_bytes };
+        self.launch("AttendContext", Kernel::AttendFresh, shape, argument)
     }
 
     pub(super) fn attend_paths(&mut self, op: &AttendPaths) -> Result<()> {
         let (query, column, output) = (op.query, op.query_column, op.output);
         let (tokens, seen, hidden) = (op.tokens, op.seen, op.hidden);
         let queries = Queries { name: "AttendPaths", query, column, output, tokens, seen, hidden };
-        self.attend(&op.cache, &queries, None)
+        self.attend(&op.cache, &queries)
     }
 
-    /// `fresh` names the keys and values that are to be put into the cache first.
-    fn attend(&mut self, cache: &LayerCache, queries: &Queries, fresh: Option<&AppendCache>) -> Result<()> {
+    fn attend(&mut self, cache: &LayerCache, queries: &Queries) -> Result<()> {
         let shape = cache.shape;
         let series = self.most(shape.series)?;
         let series_rows = self.most(queries.query.rows)?.div_ceil(series.max(1));
@@ -111,7 +143,6 @@ impl Recorder<'_> {
             tile /= 2;
         }
         let staged = staged_bytes(cache);
-        let rotation = fresh.and_then(|append| append.rotation);
         let (suffix_keys, suffix_values) = cache.suffix.map_or((0, 0), |(k, v)| (self.at(k), self.at(v)));
         let argument = AttentionArgument {
             query: self.at(queries.query),
@@ -137,12 +168,7 @@ impl Recorder<'_> {
             tile_rows: int(tile)?,
             score_stride: int(score_stride)?,
             staged: (staged > 0).into(),
-            is_fresh: fresh.is_some().into(),
-            key_column: fresh.map_or(Ok(0), |append| int(append.key_column))?,
-            value_column: fresh.map_or(Ok(0), |append| int(append.value_column))?,
-            interleaved: rotation.map_or(0, |rotation| interleaved(&rotation.rotary)),
             reserved: 0,
-            table: rotation.map_or(0, |rotation| self.at(rotation.table)),
         };
         if let Some((kernel, shape)) = self.chunked(cache, queries, series_rows, series) {
             return self.launch(queries.name, kernel, shape, argument);

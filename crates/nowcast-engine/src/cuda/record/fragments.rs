@@ -3,7 +3,7 @@
 use super::{Recorder, Shape, int, rows};
 use crate::cuda::argument::{KernelRows, argument};
 use crate::cuda::kernel::Kernel;
-use crate::cuda::weights::{BAND, Format, Fragments};
+use crate::cuda::weights::{BAND, Format, Fragments, LINK};
 use crate::error::{Error, Result};
 use crate::operation::Linear;
 
@@ -40,6 +40,12 @@ const MOST_STREAMED_ROWS: usize = BAND;
 const STREAM_THREADS: usize = 256;
 /// Parts that the links are summed in; `PARTS` in fragments.cuh.
 const PARTS: usize = 4;
+/// Blocks of a cluster, one for each part; `CLUSTER` in cluster.cuh.
+const CLUSTER: usize = PARTS;
+/// Links from which the blocks of a cluster share the rows.
+const LEAST_CLUSTERED_LINKS: usize = 48;
+/// Bytes of the sums of a band.
+const SUM_BYTES: usize = BAND * BAND * size_of::<f32>();
 
 /// A block of the result.
 struct Tile {
@@ -199,15 +205,15 @@ impl Tile {
     }
 }
 
-/// Kernels that stream: bands of weights in a tile, and the bands and tiles of a block.
-const STREAMS: [(usize, usize, [Kernel; 3]); 6] = [
-    (1, 1, [Kernel::Stream8F32, Kernel::Stream8Tf32, Kernel::Stream8Bf16]),
-    (1, 2, [Kernel::Stream16F32, Kernel::Stream16Tf32, Kernel::Stream16Bf16]),
-    (1, 3, [Kernel::Stream24F32, Kernel::Stream24Tf32, Kernel::Stream24Bf16]),
-    (2, 1, [Kernel::StreamPairs1F32, Kernel::StreamPairs1Tf32, Kernel::StreamPairs1Bf16]),
-    (2, 2, [Kernel::StreamPairs2F32, Kernel::StreamPairs2Tf32, Kernel::StreamPairs2Bf16]),
-    (2, 3, [Kernel::StreamPairs3F32, Kernel::StreamPairs3Tf32, Kernel::StreamPairs3Bf16]),
-];
+/// The kernels that stream, for each [`Format`].
+const STREAMS: [Kernel; 3] = [Kernel::StreamF32, Kernel::StreamTf32, Kernel::StreamBf16];
+const CLUSTERS: [Kernel; 3] = [Kernel::ClusterF32, Kernel::ClusterTf32, Kernel::ClusterBf16];
+
+/// Shared memory for some links of the rows: f16 pairs take the place of the values they are cut from, other formats
+/// stand beside them.
+fn row_bytes(format: Format, links: usize) -> usize {
+    links * format.link_bytes() * if format == Format::Split { 1 } else { 3 }
+}
 
 impl Recorder<'_> {
     pub(super) fn fragment_product(&mut self, op: &Linear, weight: u64, matrix: &Fragments, most: usize) -> Result<()> {
@@ -239,10 +245,11 @@ impl Recorder<'_> {
             next_bytes: self.next.1,
         };
         let bands = end_band - first_band;
-        if most <= MOST_STREAMED_ROWS
-            && let Some((kernel, shape)) = self.stream(matrix, bands)
-        {
-            return self.launch(NAME, kernel, shape, argument);
+        if most <= MOST_STREAMED_ROWS {
+            let clustered = if op.norm_epsilon.is_none() { self.cluster(matrix, bands) } else { None };
+            if let Some((kernel, shape)) = clustered.or_else(|| self.stream(matrix, bands)) {
+                return self.launch(NAME, kernel, shape, argument);
+            }
         }
         let blocked = Blocked { argument, format: matrix.format, most, columns: bands * BAND };
         let tile = self.tile(&blocked)?;
@@ -303,20 +310,41 @@ impl Recorder<'_> {
         best.ok_or_else(|| Error::Device("the GPU has too little shared memory for a product".into()))
     }
 
-    /// The kernel whose blocks do as little as they can while each has a multiprocessor of its own; none where the rows
-    /// do not fit shared memory.
+    /// As many blocks as there are multiprocessors, or more where the weights of a block would not fit shared memory;
+    /// none where the rows do not fit.
     fn stream(&self, matrix: &Fragments, bands: usize) -> Option<(Kernel, Shape)> {
         let machine = &self.weights.machine;
-        let suits = |&&(width, _, _): &&(usize, usize, [Kernel; 3])| width == 2 || !matrix.gated;
-        let blocks = |width: usize, tiles: usize| bands.div_ceil(width * tiles);
-        let fill =
-            |&&(width, tiles, _): &&(usize, usize, [Kernel; 3])| blocks(width, tiles) <= machine.multiprocessors();
-        let streams = || STREAMS.iter().filter(suits);
-        let &(width, tiles, kernels) = streams().find(fill).or_else(|| streams().next_back())?;
-        let sums = width * tiles * BAND * BAND;
-        let values = matrix.links * matrix.format.link_bytes();
-        let shared_bytes = values + (matrix.links + PARTS) * sums * size_of::<f32>();
-        let shape = Shape { grid: [blocks(width, tiles), 1, 1], threads: STREAM_THREADS, shared_bytes };
-        (shared_bytes <= machine.most_shared_bytes()).then_some((kernels[matrix.format as usize], shape))
+        let width = if matrix.gated { 2 } else { 1 };
+        let units = bands / width;
+        let band_bytes = matrix.links * matrix.format.link_bytes();
+        let shared_bytes = |units: usize| {
+            let bands = units * width;
+            bands * band_bytes + row_bytes(matrix.format, matrix.links) + bands.div_ceil(2) * PARTS * 2 * SUM_BYTES
+        };
+        let least = units.div_ceil(machine.multiprocessors());
+        let most = (1..=least).rev().find(|&units| shared_bytes(units) <= machine.most_shared_bytes())?;
+        let grid = units.div_ceil(most).max(units.min(machine.multiprocessors()));
+        let shape = Shape { grid: [grid, 1, 1], threads: STREAM_THREADS, shared_bytes: shared_bytes(most) };
+        Some((STREAMS[matrix.format as usize], shape))
+    }
+    /// As [`Self::stream`] for many links of rows without a norm: each block of a cluster reads and cuts one part.
+    fn cluster(&self, matrix: &Fragments, bands: usize) -> Option<(Kernel, Shape)> {
+        let machine = &self.weights.machine;
+        let is_whole = matrix.inputs == matrix.links * LINK;
+        if !machine.has_clusters() || !is_whole || matrix.links < LEAST_CLUSTERED_LINKS {
+            return None;
+        }
+        let width = if matrix.gated { 2 } else { 1 };
+        let units = bands / width;
+        let clusters = units.min(machine.multiprocessors() / CLUSTER).max(1);
+        let (most, links) = (units.div_ceil(clusters), matrix.links.div_ceil(PARTS));
+        // The barrier, the largest value of each row in each part, the sums to finish, rows, weights.
+        let shared_bytes = 16
+            + PARTS * BAND * size_of::<f32>()
+            + PARTS * most.div_ceil(CLUSTER) * width * SUM_BYTES
+            + row_bytes(matrix.format, links)
+            + most * width * links * matrix.format.link_bytes();
+        let shape = Shape { grid: [clusters * CLUSTER, 1, 1], threads: STREAM_THREADS, shared_bytes };
+        (shared_bytes <= machine.most_shared_bytes()).then_some((CLUSTERS[matrix.format as usize], shape))
     }
 }

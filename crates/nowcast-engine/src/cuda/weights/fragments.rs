@@ -11,7 +11,7 @@ use crate::weights::{Activation, LinearSource, ReadRow};
 /// Rows of a band.
 pub(in crate::cuda) const BAND: usize = 8;
 /// Inputs of a link: one chain of sums in the tensor cores.
-const LINK: usize = 32;
+pub(in crate::cuda) const LINK: usize = 32;
 /// Exponent of the largest value of a row once it is scaled.
 const LARGEST_EXPONENT: i32 = 12;
 
@@ -167,7 +167,7 @@ impl Row {
         }
         for step in 0..self.values.len() / 16 {
             for quarter in 0..4 {
-                let [low, high] = [0, 8].map(|behind| step * 16 + 2 * quarter + behind);
+                let [low, high] = [0, 2].map(|behind| step * 16 + 4 * quarter + behind);
                 let halves = |values: &[f16], at: usize| pair(values[at].to_bits(), values[at + 1].to_bits());
                 let lane = place * 4 + quarter;
                 match format {

@@ -17,8 +17,9 @@ namespace {
 const unsigned MOST_THREADS = 1024;
 const size_t STACK = 64 * 1024;
 const size_t DYNAMIC_BYTES = 232 * 1024;
+const unsigned MOST_BLOCKS = 4;
 
-enum State { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, DONE };
+enum State { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, AT_CLUSTER_BARRIER, DONE };
 
 #if defined(__x86_64__)
 // Saves the registers a call preserves on one stack and takes them from another.
@@ -56,7 +57,11 @@ Place scheduler;
 char* stacks;
 unsigned exchange[MOST_THREADS];
 float operands[MOST_THREADS][12];
-unsigned current, threads;
+// Threads of the blocks that run side by side, and of one of them.
+unsigned current, threads, block_threads;
+// The first of these blocks, and its dynamic memory.
+unsigned first_block;
+char* memory;
 void (*body)(const void*);
 const void* argument;
 
@@ -70,7 +75,9 @@ void to_scheduler() {
 
 void to_thread(unsigned index) {
     current = index;
-    thread = Three{index, 0, 0};
+    thread = Three{index % block_threads, 0, 0};
+    block_index.x = first_block + index / block_threads;
+    dynamic_memory = reinterpret_cast<float4*>(memory + index / block_threads * DYNAMIC_BYTES);
 #if defined(__x86_64__)
     shim_switch(&scheduler, places[index]);
 #else
@@ -103,25 +110,29 @@ void prepare(unsigned index) {
 #endif
 }
 
+// Lets all threads from `first` to `last` go that wait at a barrier where nobody is missing; true if there are any.
+bool release_at(State barrier, unsigned first, unsigned last) {
+    bool complete = true, released = false;
+    for (unsigned index = first; index < last; index++) complete &= states[index] == DONE || states[index] == barrier;
+    for (unsigned index = first; index < last && complete; index++) {
+        if (states[index] != barrier) continue;
+        states[index] = READY;
+        released = true;
+    }
+    return released;
+}
+
 // Lets go whoever waits for nobody any more; false where all are done.
 bool release() {
-    bool all_at_barrier = true, any_left = false, released = false;
-    for (unsigned index = 0; index < threads; index++) {
-        any_left |= states[index] != DONE;
-        all_at_barrier &= states[index] == DONE || states[index] == AT_BLOCK_BARRIER;
-    }
+    bool any_left = false;
+    for (unsigned index = 0; index < threads; index++) any_left |= states[index] != DONE;
     if (!any_left) return false;
-    for (unsigned first = 0; first < threads; first += 32) {
-        unsigned last = first + 32 < threads ? first + 32 : threads;
-        bool warp_waits = true;
-        for (unsigned index = first; index < last; index++) {
-            warp_waits &= states[index] == DONE || states[index] == AT_WARP_BARRIER;
-        }
-        for (unsigned index = first; index < last; index++) {
-            bool free = (all_at_barrier && states[index] == AT_BLOCK_BARRIER) ||
-                        (warp_waits && states[index] == AT_WARP_BARRIER);
-            if (free) states[index] = READY;
-            released |= free;
+    bool released = release_at(AT_CLUSTER_BARRIER, 0, threads);
+    for (unsigned first = 0; first < threads; first += block_threads) {
+        unsigned end = first + block_threads;
+        released |= release_at(AT_BLOCK_BARRIER, first, end);
+        for (unsigned warp = first; warp < end; warp += 32) {
+            released |= release_at(AT_WARP_BARRIER, warp, warp + 32 < end ? warp + 32 : end);
         }
     }
     if (!released) {
@@ -132,7 +143,7 @@ bool release() {
     return true;
 }
 
-void run_block() {
+void run_blocks() {
     for (unsigned index = 0; index < threads; index++) prepare(index);
     do {
         for (unsigned index = 0; index < threads; index++) {
@@ -153,6 +164,16 @@ void warp_barrier() {
     to_scheduler();
 }
 
+void cluster_barrier() {
+    states[current] = AT_CLUSTER_BARRIER;
+    to_scheduler();
+}
+
+void* in_peer(void* place, unsigned peer) {
+    char* own = reinterpret_cast<char*>(dynamic_memory);
+    return memory + peer * DYNAMIC_BYTES + (static_cast<char*>(place) - own);
+}
+
 float& operand(unsigned lane, unsigned which) {
     return operands[current / 32 * 32 + lane][which];
 }
@@ -161,30 +182,33 @@ unsigned& exchanged(unsigned lane) {
     return exchange[current / 32 * 32 + lane];
 }
 
-void run(const unsigned grid[3], unsigned block, unsigned shared_bytes, void (*entry)(const void*), const void* call) {
-    if (block > MOST_THREADS || shared_bytes > DYNAMIC_BYTES) {
+void run(const unsigned grid[3], unsigned block, unsigned shared_bytes, void (*entry)(const void*), const void* call,
+         unsigned cluster) {
+    if (block * cluster > MOST_THREADS || shared_bytes > DYNAMIC_BYTES || cluster > MOST_BLOCKS || grid[0] % cluster) {
         fprintf(stderr, "a block of %u threads with %u bytes does not fit\n", block, shared_bytes);
         abort();
     }
     if (!stacks) {
         size_t bytes = MOST_THREADS * STACK;
-        void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (memory == MAP_FAILED) abort();
-        stacks = static_cast<char*>(memory);
-        dynamic_memory = static_cast<float4*>(aligned_alloc(64, DYNAMIC_BYTES));
+        void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (mapped == MAP_FAILED) abort();
+        stacks = static_cast<char*>(mapped);
+        memory = static_cast<char*>(aligned_alloc(64, MOST_BLOCKS * DYNAMIC_BYTES));
     }
     grid_size = Three{grid[0], grid[1], grid[2]};
     block_size = Three{block, 1, 1};
-    threads = block;
+    threads = block * cluster;
+    block_threads = block;
     body = entry;
     argument = call;
     for (unsigned z = 0; z < grid[2]; z++) {
         for (unsigned y = 0; y < grid[1]; y++) {
-            for (unsigned x = 0; x < grid[0]; x++) {
+            for (unsigned x = 0; x < grid[0]; x += cluster) {
                 block_index = Three{x, y, z};
+                first_block = x;
                 // What nobody wrote is NaN, as in the arena.
-                memset(dynamic_memory, 0xff, shared_bytes);
-                run_block();
+                for (unsigned peer = 0; peer < cluster; peer++) memset(memory + peer * DYNAMIC_BYTES, 0xff, shared_bytes);
+                run_blocks();
             }
         }
     }

@@ -47,15 +47,19 @@ struct Three {
 namespace shim {
 extern Three grid_size, block_index, block_size, thread;
 extern float4* dynamic_memory;
-// Wait for all threads of the block, or of the warp.
+// Wait for all threads of the block, of the warp, or of the cluster.
 void block_barrier();
 void warp_barrier();
+void cluster_barrier();
+// The same place in the dynamic memory of a block of the cluster.
+void* in_peer(void* place, unsigned peer);
 // The place of a value that the threads of a warp exchange.
 unsigned& exchanged(unsigned lane);
 // The place of one of the twelve values that a lane hands to the tensor cores.
 float& operand(unsigned lane, unsigned which);
-// Runs `body(call)` for every thread of the grid.
-void run(const unsigned grid[3], unsigned threads, unsigned shared_bytes, void (*body)(const void*), const void* call);
+// Runs `body(call)` for every thread of the grid, the blocks of a cluster side by side.
+void run(const unsigned grid[3], unsigned threads, unsigned shared_bytes, void (*body)(const void*), const void* call,
+         unsigned cluster = 1);
 }  // namespace shim
 
 #define gridDim (shim::grid_size)
@@ -79,6 +83,27 @@ void run(const unsigned grid[3], unsigned threads, unsigned shared_bytes, void (
     static void name##_body(const Call& call)
 
 #define KERNEL_AHEAD(name, Call, threads, blocks) KERNEL(name, Call, threads)
+
+// Fixed shared memory is one for all blocks: kernels in clusters have none.
+#define HAS_CLUSTERS
+#define KERNEL_IN_CLUSTER(name, Call, threads, blocks)                                                                 \
+    static void name##_body(const Call& call);                                                                         \
+    static void name##_thread(const void* call) {                                                                      \
+        name##_body(*static_cast<const Call*>(call));                                                                  \
+    }                                                                                                                  \
+    extern "C" const unsigned name##_call_size = sizeof(Call);                                                         \
+    extern "C" const unsigned name##_most_threads = threads;                                                           \
+    extern "C" void name(const unsigned* grid, unsigned block, unsigned shared_bytes, const void* call) {              \
+        shim::run(grid, block, shared_bytes, name##_thread, call, CLUSTER);                                            \
+    }                                                                                                                  \
+    static void name##_body(const Call& call)
+inline void arrive_in_cluster() {}
+inline void wait_in_cluster() {
+    shim::cluster_barrier();
+}
+inline float* in_peer(float* place, int peer) {
+    return static_cast<float*>(shim::in_peer(place, peer));
+}
 inline void wait_for_previous() {}
 
 inline void __syncthreads() {
@@ -167,6 +192,10 @@ inline float value_of_f16(unsigned word) {
                  : bits < 0x7c00u ? same_bits<float>((bits << 13) + (112u << 23))
                                   : same_bits<float>((bits << 13) | 0x7f800000u);
     return word & 0x8000u ? -size : size;
+}
+
+inline float2 values_of_f16(unsigned word) {
+    return make_float2(value_of_f16(word & 0xffffu), value_of_f16(word >> 16));
 }
 
 inline unsigned bits_of_bf16(float value) {

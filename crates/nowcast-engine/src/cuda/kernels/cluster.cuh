@@ -1,0 +1,44 @@
+// Blocks that run side by side and write to each other's shared memory, from architecture 9.0 on.
+#pragma once
+
+#include "plan.cuh"
+
+// Blocks of a cluster; grids are multiples of it.
+#define CLUSTER 4
+
+#ifndef NOWCAST_SHIM
+#if __CUDA_ARCH__ >= 900
+#define HAS_CLUSTERS
+#define CLUSTER_ATTRIBUTE __cluster_dims__(CLUSTER, 1, 1)
+#else
+#define CLUSTER_ATTRIBUTE
+#endif
+
+// As `KERNEL_AHEAD`, in clusters.
+#define KERNEL_IN_CLUSTER(name, Call, threads, blocks)                                                                 \
+    static __device__ __forceinline__ void name##_body(const Call& call);                                              \
+    extern "C" __global__ void CLUSTER_ATTRIBUTE __launch_bounds__(threads, blocks)                                    \
+        name(const __grid_constant__ Call call) {                                                                      \
+        let_next_start();                                                                                              \
+        name##_body(call);                                                                                             \
+    }                                                                                                                  \
+    static __device__ __forceinline__ void name##_body(const Call& call)
+
+#ifdef HAS_CLUSTERS
+// All threads of all blocks of the cluster arrive, then wait; what they wrote before is there then.
+__device__ __forceinline__ void arrive_in_cluster() {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void wait_in_cluster() {
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// The same place in the shared memory of a block of the cluster.
+__device__ __forceinline__ float* in_peer(float* place, int peer) {
+    float* other;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(place), "r"(peer));
+    return other;
+}
+#endif
+#endif

@@ -1,0 +1,122 @@
+// Products of up to eight rows with many inputs and no norm: the blocks of a cluster share out the parts of the links, so
+// that each reads and cuts a part of the rows only. They tell each other the largest value of each row, and their sums.
+#pragma once
+
+#include "cluster.cuh"
+#include "linear_streamed.cuh"
+
+template <int FORMAT>
+__device__ __forceinline__ void multiply_in_cluster(const Product& call) {
+#ifdef HAS_CLUSTERS
+    static_assert(CLUSTER == PARTS, "each block of a cluster has a part");
+    const int LINK_SIZE = Pieces<FORMAT>::COUNT * 32, RESULTS = BAND * BAND;
+    SHARED_MEMORY(memory);
+    int clusters = gridDim.x / CLUSTER, own_part = blockIdx.x % CLUSTER;
+    Share share(call, blockIdx.x / CLUSTER, clusters);
+    int all_units = (call.end_band - call.first_band) / share.bands;
+    int start = part_start(own_part, call.links), links = part_start(own_part + 1, call.links) - start;
+    int bands = share.units * share.bands, part_size = links * LINK_SIZE;
+    // Bands whose results one block finishes at most, and links of a part: the same for all blocks, whose memory has one
+    // layout up to the weights.
+    int most_bands = ((all_units + clusters - 1) / clusters + CLUSTER - 1) / CLUSTER * share.bands;
+    int most_links = (call.links + PARTS - 1) / PARTS;
+    u64* arrived = reinterpret_cast<u64*>(memory);
+    // [parts, rows]
+    float* largest = memory + 4;
+    // [parts, bands, columns, rows]
+    float* totals = largest + PARTS * BAND;
+    uint4* values = reinterpret_cast<uint4*>(totals + PARTS * most_bands * RESULTS);
+    uint4* stage = FORMAT == SPLIT ? values : values + most_links * LINK_SIZE;
+    uint4* weights = values + (FORMAT == SPLIT ? 1 : 3) * most_links * LINK_SIZE;
+    arrive_in_cluster();
+    const uint4* from = call.weight + ((i64)share.first * call.links + start) * LINK_SIZE;
+    copy_block_ahead(weights, from, bands, part_size, (i64)call.links * LINK_SIZE, arrived);
+    int warp = threadIdx.x / 32;
+    // The result that this thread finishes first; units go round the blocks.
+    int column = threadIdx.x % BAND, row = threadIdx.x / BAND % BAND, own_slot = threadIdx.x / RESULTS;
+    auto unit_of = [&](int slot) { return slot * CLUSTER + own_part; };
+    ColumnPair columns;
+    auto load = [&](int slot) {
+        int low = share.first + unit_of(slot) * share.bands;
+        columns = load_columns(call, low, low + share.bands - 1, column);
+    };
+    if (unit_of(own_slot) < share.units) load(own_slot);
+    fetch_ahead(call.next, call.next_bytes);
+    int rows = count(call.rows, call.live);
+    // Nothing is stored in a block that has yet to start.
+    wait_in_cluster();
+    wait_for_previous();
+
+    ResultPair result;
+    auto prepare = [&](int slot) {
+        result = prepare_pair(call, row, share.first + unit_of(slot) * share.bands, column);
+        if (share.bands == 1) result.high_place = -1;
+    };
+    if (unit_of(own_slot) < share.units && row < rows) prepare(own_slot);
+    RowCutter<FORMAT> cutter(call.input + start * LINK, call.inputs, links, values, stage);
+    if (warp < rows) {
+        cutter.read();
+        if (cutter.lane < CLUSTER) *in_peer(largest + own_part * BAND + warp, cutter.lane) = cutter.largest;
+    }
+    arrive_in_cluster();
+    wait_in_cluster();
+    auto largest_of_row = [&](int which) {
+        float value = largest[which];
+#pragma unroll
+        for (int part = 1; part < PARTS; part++) value = fmaxf(value, largest[part * BAND + which]);
+        return value;
+    };
+    if (warp < rows) {
+        cutter.largest = largest_of_row(warp);
+        cutter.cut_all();
+    }
+    wait_for_block_copy(arrived);
+    __syncthreads();
+    // Pairs of bands, and for each some warps that share the links; the sums of a link take the place of its weights.
+    int pairs = (bands + 1) / 2, sharers = pairs < STREAM_WARPS ? STREAM_WARPS / pairs : 1;
+#pragma unroll 1
+    for (int task = warp; task < pairs * sharers; task += STREAM_WARPS) {
+        int band = task % pairs * 2, sharer = task / pairs;
+        uint4* low = weights + band * part_size;
+        bool has_high = band + 1 < bands;
+        auto keep = [&](int link, const float(&chain)[4]) {
+            __syncwarp();
+            float* place = reinterpret_cast<float*>(low + link * LINK_SIZE);
+            *own_results(place) = make_float2(chain[0], chain[1]);
+            if (has_high) *own_results(place + part_size * 4) = make_float2(chain[2], chain[3]);
+        };
+        multiply_links<FORMAT>(low, has_high ? low + part_size : nullptr, values, links * sharer / sharers,
+                               links * (sharer + 1) / sharers, keep);
+    }
+    __syncthreads();
+    for (int place = threadIdx.x; place < bands * RESULTS; place += BAND_THREADS) {
+        int band = place / RESULTS, unit = band / share.bands, slot = unit / CLUSTER;
+        const float* chains = reinterpret_cast<const float*>(weights + band * part_size) + place % RESULTS;
+        float sum = 0.0f;
+#pragma unroll 8
+        for (int link = 0; link < links; link++) sum += chains[link * LINK_SIZE * 4];
+        int to = own_part * most_bands + slot * share.bands + band % share.bands;
+        *in_peer(totals + to * RESULTS + place % RESULTS, unit % CLUSTER) = sum;
+    }
+    arrive_in_cluster();
+    wait_in_cluster();
+    if (row >= rows) return;
+    auto total = [&](int band) {
+        const float* place = totals + band * RESULTS + column * BAND + row;
+        float sum = place[0];
+#pragma unroll
+        for (int part = 1; part < PARTS; part++) sum += place[part * most_bands * RESULTS];
+        return sum;
+    };
+    float scale = power_of_two(exponent_of(largest_of_row(row)) - LARGEST_EXPONENT);
+#pragma unroll 1
+    for (int slot = own_slot; unit_of(slot) < share.units; slot += BAND_THREADS / RESULTS) {
+        if (slot != own_slot) load(slot), prepare(slot);
+        int band = slot * share.bands;
+        finish_pair(call, result, columns, scale, total(band), share.bands == 2 ? total(band + 1) : 0.0f);
+    }
+#else
+    // Where there are no clusters, nobody launches this.
+    asm volatile("trap;");
+#endif
+}
