@@ -18,7 +18,7 @@ const unsigned MOST_THREADS = 1024;
 const size_t STACK = 64 * 1024;
 const size_t DYNAMIC_BYTES = 232 * 1024;
 
-enum State { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, DONE };
+enum State { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, AT_FIRST_THREADS_BARRIER, AT_PHASE, DONE };
 
 #if defined(__x86_64__)
 // Saves the registers a call preserves on one stack and takes them from another.
@@ -55,6 +55,9 @@ Place places[MOST_THREADS];
 Place scheduler;
 char* stacks;
 unsigned exchange[MOST_THREADS];
+unsigned first_threads;
+const Phase* phases[MOST_THREADS];
+unsigned parities[MOST_THREADS];
 float operands[MOST_THREADS][12];
 unsigned current, threads;
 void (*body)(const void*);
@@ -105,10 +108,11 @@ void prepare(unsigned index) {
 
 // Lets go whoever waits for nobody any more; false where all are done.
 bool release() {
-    bool all_at_barrier = true, any_left = false, released = false;
+    bool all_at_barrier = true, first_at_barrier = true, any_left = false, released = false;
     for (unsigned index = 0; index < threads; index++) {
         any_left |= states[index] != DONE;
         all_at_barrier &= states[index] == DONE || states[index] == AT_BLOCK_BARRIER;
+        first_at_barrier &= index >= first_threads || states[index] == AT_FIRST_THREADS_BARRIER;
     }
     if (!any_left) return false;
     for (unsigned first = 0; first < threads; first += 32) {
@@ -119,7 +123,9 @@ bool release() {
         }
         for (unsigned index = first; index < last; index++) {
             bool free = (all_at_barrier && states[index] == AT_BLOCK_BARRIER) ||
-                        (warp_waits && states[index] == AT_WARP_BARRIER);
+                        (warp_waits && states[index] == AT_WARP_BARRIER) ||
+                        (first_at_barrier && states[index] == AT_FIRST_THREADS_BARRIER) ||
+                        (states[index] == AT_PHASE && phases[index]->parity != parities[index]);
             if (free) states[index] = READY;
             released |= free;
         }
@@ -150,6 +156,20 @@ void block_barrier() {
 
 void warp_barrier() {
     states[current] = AT_WARP_BARRIER;
+    to_scheduler();
+}
+
+void first_threads_barrier(unsigned count) {
+    first_threads = count;
+    states[current] = AT_FIRST_THREADS_BARRIER;
+    to_scheduler();
+}
+
+void phase(const Phase* barrier, unsigned parity) {
+    if (barrier->parity != parity) return;
+    phases[current] = barrier;
+    parities[current] = parity;
+    states[current] = AT_PHASE;
     to_scheduler();
 }
 
