@@ -304,10 +304,11 @@ impl Machine for Gpu {
     }
 
     unsafe fn fill(&self, to: u64, byte: u8, bytes: usize) -> Result<()> {
-        self.bind()?;
+        // On a stream of its own: the whole context cannot be waited for while another thread records a graph.
+        let stream = self.context.new_stream().map_err(|error| failure("opening a stream", error))?;
         // SAFETY: as the caller promised.
-        unsafe { result::memset_d8_sync(to, byte, bytes) }.map_err(|error| failure("filling memory", error))?;
-        self.context.synchronize().map_err(|error| failure("filling memory", error))
+        let filled = unsafe { result::memset_d8_async(to, byte, bytes, stream.cu_stream()) };
+        filled.and_then(|()| stream.synchronize()).map_err(|error| failure("filling memory", error))
     }
 
     fn queue(self: Arc<Self>) -> Result<Box<dyn Queue>> {

@@ -327,7 +327,8 @@ impl Recorder<'_> {
         if let (Some(choices), Some(mut stopwatch)) = (&weights.choices, self.stopwatch.take()) {
             let names: Vec<&str> = tiles.iter().map(|tile| tile.kernels[format as usize].name()).collect();
             let ProductArgument { links, gated, has_norm, .. } = argument;
-            let question = format!("product {most} x {columns} x {links} links, gated {gated}, norm {has_norm}");
+            let question =
+                format!("{format:?} product {most} x {columns} x {links} links, gated {gated}, norm {has_norm}");
             let first = self.launches.len();
             let choice = choices.choose(&question, &names, |place| {
                 self.blocked(product, tiles[place])?;
