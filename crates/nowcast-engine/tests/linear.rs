@@ -335,6 +335,48 @@ fn bf16_is_the_f32_product_of_rounded_operands() {
     }
 }
 
+/// The instruction for pairs of bf16 takes subnormals for zero, operands and sums alike; what widened products keep of
+/// them is below 2^-126 at each step.
+#[test]
+fn bf16_of_the_smallest_numbers_differs_by_less_than_the_smallest_normal_number_a_step() {
+    let pool = ThreadPool::new(2);
+    let (outputs, inputs, rows) = (40, 130, 9);
+    // Products from 2^-160 to 2^-120: some vanish, some are subnormal, some are not.
+    let scale = |index: usize| 2f32.powi(-60 - (index % 21) as i32);
+    let weights: Vec<f32> = noise(1, outputs * inputs).iter().enumerate().map(|(i, v)| v * scale(i)).collect();
+    let input: Vec<f32> = noise(2, rows * inputs).iter().enumerate().map(|(i, v)| v * scale(i)).collect();
+    let shape = Shape { layout: Layout::Plain, outputs, inputs, dtype: Dtype::Bf16 };
+    let row = |row: usize, values: &mut [f32]| values.copy_from_slice(&weights[row * inputs..][..inputs]);
+    let linear = PackedLinear::pack(shape, row, None, &pool);
+    let results: Vec<Vec<f32>> = InstructionSet::supported()
+        .map(|set| {
+            let mut output = vec![f32::NAN; rows * outputs];
+            let call = LinearCall {
+                input: &input,
+                input_stride: inputs,
+                rows,
+                columns: 0..outputs,
+                output: &mut output,
+                output_stride: outputs,
+                norm_epsilon: None,
+                addend: Addend::Nothing,
+            };
+            linear.apply_with(set, call, &mut Operand::default(), &pool);
+            output
+        })
+        .collect();
+    // A product, the sum it joins and the sum of its chain may each lose less than the smallest normal number, and each
+    // sum is rounded on either side: in units of the last place, which here is that of subnormals or of 2^-116.
+    let steps = (inputs + inputs.div_ceil(depth_block(inputs))) as f32;
+    let bound = steps * (f32::MIN_POSITIVE + 2.0 * 2f32.powi(-116 - 24));
+    for result in &results {
+        for (index, (value, expected)) in result.iter().zip(&results[0]).enumerate() {
+            assert!((value - expected).abs() <= bound, "{index}: {value:e} for {expected:e}");
+        }
+    }
+    assert!(results[0].iter().any(|value| value.is_subnormal()), "the case has subnormals");
+}
+
 #[test]
 fn what_is_no_number_stays_none() {
     let pool = ThreadPool::new(1);

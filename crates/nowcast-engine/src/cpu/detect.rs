@@ -3,7 +3,7 @@
 //! Kernels are written once over [`Vector`] and compiled for every instruction set; [`InstructionSet::dispatch`] is the
 //! one door through which they run. With fused multiply-add (AVX-512, AVX2, NEON) the digits are the same.
 
-use super::vector::{Integers, Portable, PortableIntegers, Vector};
+use super::vector::{Integers, Pairs, Portable, PortableIntegers, Vector};
 use std::sync::OnceLock;
 
 #[cfg(target_arch = "aarch64")]
@@ -11,7 +11,7 @@ use super::vector::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::vector::{Avx2, Avx2Integers, Avx512, Avx512Integers};
 
-/// The environment variable that forces a lower instruction set: `portable`, `avx2`, `avx512` or `neon`.
+/// The environment variable that forces another instruction set: `portable`, `avx2`, `avx512`, `avx512bf16` or `neon`.
 pub const ENVIRONMENT_VARIABLE: &str = "NOWCAST_CPU";
 
 /// A piece of work that is compiled once per instruction set.
@@ -28,6 +28,12 @@ pub(crate) trait IntegerKernel {
     fn run<I: Integers>(self);
 }
 
+/// As [`Kernel`], for products of pairs of bf16 by an instruction of their own.
+pub(crate) trait PairKernel {
+    /// Does the work with vectors of type `P`.
+    fn run<P: Pairs>(self);
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Portable,
@@ -35,6 +41,9 @@ enum Kind {
     Avx2,
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// AVX-512 that also multiplies pairs of bf16.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Bf16,
     #[cfg(target_arch = "aarch64")]
     Neon,
 }
@@ -48,7 +57,7 @@ impl InstructionSet {
     pub const PORTABLE: Self = Self(Kind::Portable);
 
     /// Every instruction set this processor has, the slowest first.
-    pub fn supported() -> impl Iterator<Item = Self> {
+    pub fn supported() -> impl DoubleEndedIterator<Item = Self> {
         ALL.into_iter().map(Self).filter(|set| set.is_supported())
     }
 
@@ -60,12 +69,12 @@ impl InstructionSet {
 
     /// The set of that name, or the fastest if none is asked for or it is not supported.
     fn choose(wanted: Option<&str>) -> Self {
-        let fastest = Self::supported().last().unwrap_or(Self::PORTABLE);
-        let Some(wanted) = wanted else { return fastest };
+        let fastest = || Self::supported().rev().find(|set| set.pays()).unwrap_or(Self::PORTABLE);
+        let Some(wanted) = wanted else { return fastest() };
         Self::supported().find(|set| set.name() == wanted).unwrap_or_else(|| {
             let offered: Vec<_> = Self::supported().map(Self::name).collect();
             tracing::warn!("{ENVIRONMENT_VARIABLE}={wanted} is not supported here; use one of {offered:?}");
-            fastest
+            fastest()
         })
     }
 
@@ -77,6 +86,8 @@ impl InstructionSet {
             Kind::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512 => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512Bf16 => "avx512bf16",
             #[cfg(target_arch = "aarch64")]
             Kind::Neon => "neon",
         }
@@ -100,8 +111,32 @@ impl InstructionSet {
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
             }
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512Bf16 => {
+                Self(Kind::Avx512).is_supported()
+                    && is_x86_feature_detected!("avx512bf16")
+                    && super::pairs::keep_digits(self)
+            }
             #[cfg(target_arch = "aarch64")]
             Kind::Neon => std::arch::is_aarch64_feature_detected!("neon"),
+        }
+    }
+
+    /// Whether it is faster than the sets before it.
+    fn pays(self) -> bool {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512Bf16 => super::pairs::pay(self, Self(Kind::Avx512)),
+            _ => true,
+        }
+    }
+
+    /// Whether [`InstructionSet::dispatch_pairs`] runs anything.
+    pub(crate) fn multiplies_pairs(self) -> bool {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512Bf16 => true,
+            _ => false,
         }
     }
 
@@ -115,7 +150,7 @@ impl InstructionSet {
             Kind::Avx2 => unsafe { run_avx2(kernel) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx512 => unsafe { run_avx512(kernel) },
+            Kind::Avx512 | Kind::Avx512Bf16 => unsafe { run_avx512(kernel) },
             // SAFETY: as above.
             #[cfg(target_arch = "aarch64")]
             Kind::Neon => unsafe { run_neon(kernel) },
@@ -128,19 +163,38 @@ impl InstructionSet {
         match self.0 {
             // SAFETY: an `InstructionSet` exists only if the processor has its features, and VNNI was just found.
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx512 if is_x86_feature_detected!("avx512vnni") => unsafe { run_avx512_integers(kernel) },
+            Kind::Avx512 | Kind::Avx512Bf16 if is_x86_feature_detected!("avx512vnni") => unsafe {
+                run_avx512_integers(kernel)
+            },
             // SAFETY: as above; AVX-512 includes AVX2.
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx2 | Kind::Avx512 => unsafe { run_avx2_integers(kernel) },
+            Kind::Avx2 | Kind::Avx512 | Kind::Avx512Bf16 => unsafe { run_avx2_integers(kernel) },
             #[cfg(target_arch = "aarch64")]
             Kind::Neon => kernel.run::<PortableIntegers>(),
             Kind::Portable => kernel.run::<PortableIntegers>(),
         }
     }
+
+    /// Runs a kernel of pairs.
+    ///
+    /// # Panics
+    /// If the set does not multiply pairs.
+    #[inline]
+    pub(crate) fn dispatch_pairs(self, kernel: impl PairKernel) {
+        match self.0 {
+            // SAFETY: an `InstructionSet` exists only if the processor has its features.
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512Bf16 => unsafe { run_avx512_pairs(kernel) },
+            _ => {
+                let _ = kernel;
+                unreachable!("{} has no instruction for pairs", self.name())
+            }
+        }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
-const ALL: [Kind; 3] = [Kind::Portable, Kind::Avx2, Kind::Avx512];
+const ALL: [Kind; 4] = [Kind::Portable, Kind::Avx2, Kind::Avx512, Kind::Avx512Bf16];
 #[cfg(target_arch = "aarch64")]
 const ALL: [Kind; 2] = [Kind::Portable, Kind::Neon];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -170,6 +224,12 @@ fn run_avx512_integers(kernel: impl IntegerKernel) {
     kernel.run::<Avx512Integers>();
 }
 
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,avx512f,avx512vl,avx512bw,avx512dq,avx512bf16")]
+fn run_avx512_pairs(kernel: impl PairKernel) {
+    kernel.run::<Avx512>();
+}
+
 #[cfg(target_arch = "aarch64")]
 #[target_feature(enable = "neon")]
 fn run_neon(kernel: impl Kernel) {
@@ -189,9 +249,12 @@ mod tests {
 
     #[test]
     fn a_set_is_chosen_by_name_and_the_fastest_otherwise() {
-        let fastest = InstructionSet::supported().last();
-        assert_eq!(Some(InstructionSet::choose(None)), fastest);
-        assert_eq!(Some(InstructionSet::choose(Some("abacus"))), fastest);
+        let fastest = InstructionSet::supported().rev().find(|set| !set.multiplies_pairs());
+        for wanted in [None, Some("abacus")] {
+            let chosen = InstructionSet::choose(wanted);
+            // Whether pairs pay is measured.
+            assert!(Some(chosen) == fastest || chosen.multiplies_pairs() && chosen.is_supported());
+        }
         for set in InstructionSet::supported() {
             assert_eq!(InstructionSet::choose(Some(set.name())), set);
         }

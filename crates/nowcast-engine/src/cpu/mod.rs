@@ -14,6 +14,8 @@ pub mod linear;
 mod math;
 mod memory;
 pub mod mixture;
+#[cfg(target_arch = "x86_64")]
+mod pairs;
 pub mod pool;
 pub mod roofline;
 mod rotate;

@@ -68,8 +68,13 @@ pub fn read_bandwidth(pool: &ThreadPool, bytes: usize, patience: Duration) -> Re
 /// where the processor has no instruction for them, and products are f32's. A multiplication and an addition count as
 /// two.
 pub fn peak(pool: &ThreadPool, dtype: Dtype, patience: Duration) -> Option<f64> {
+    peak_with(InstructionSet::detected(), pool, dtype, patience)
+}
+
+/// [`peak`] with the instruction set of your choice for f32.
+pub(super) fn peak_with(set: InstructionSet, pool: &ThreadPool, dtype: Dtype, patience: Duration) -> Option<f64> {
     if dtype == Dtype::F32 {
-        return Some(best(pool, patience, |flops| InstructionSet::detected().dispatch(MultiplyAdd { flops })));
+        return Some(best(pool, patience, |flops| set.dispatch(MultiplyAdd { flops })));
     }
     let products = dot::loop_of(dtype)?;
     Some(best(pool, patience, |flops| _ = flops.fetch_add(products(), Ordering::Relaxed)))

@@ -1,6 +1,6 @@
 //! The call of a linear layer, and how it is cut into tasks.
 
-use super::operand::{Operand, Rows, block_rows, chunk_rows};
+use super::operand::{Form, Operand, Rows, block_rows, chunk_rows};
 use super::output::{Addend, Output};
 use super::pack::PackedLinear;
 use super::{PANEL, float, integer, narrow};
@@ -75,18 +75,21 @@ impl PackedLinear {
                 set.dispatch(narrow::Block { linear: self, input, input_stride, norm_epsilon, output, rows, panels });
             });
         }
-        let (dtype, group) = (self.dtype(), float::GROUP);
+        let (form, group) = (Form::of(self.dtype(), set), float::GROUP);
         let chunk = chunk_rows(inputs, pool);
         for first_row in (0..rows).step_by(chunk) {
             let rows = chunk.min(rows - first_row);
             let input = &input[first_row * input_stride..];
-            operand.fill(&Rows { input, stride: input_stride, inputs, rows, norm_epsilon, dtype, group }, set, pool);
+            operand.fill(&Rows { input, stride: input_stride, inputs, rows, norm_epsilon, form, group }, set, pool);
             let operand = &*operand;
-            cut.run(rows, block_rows(inputs), pool, |rows, panels| match dtype {
-                Dtype::F32 | Dtype::Tf32 | Dtype::Bf16 => {
+            cut.run(rows, block_rows(inputs), pool, |rows, panels| match form {
+                Form::Floats | Form::Rounded => {
                     set.dispatch(float::Block { linear: self, operand, output, first_row, rows, panels });
                 }
-                Dtype::Int8 => {
+                Form::Pairs => {
+                    set.dispatch_pairs(float::Block { linear: self, operand, output, first_row, rows, panels });
+                }
+                Form::Bytes => {
                     set.dispatch_integers(integer::Block { linear: self, operand, output, first_row, rows, panels });
                 }
             });

@@ -6,9 +6,10 @@ use super::output::Output;
 use super::pack::{PackedLinear, inputs_per_word};
 use super::prefetch::Share;
 use super::tile::{Tile, bursts};
+use super::weights::{Floats, Paired, Weights, Widened};
 use super::{PANEL, depth_block};
-use crate::cpu::detect::Kernel;
-use crate::cpu::vector::Vector;
+use crate::cpu::detect::{Kernel, PairKernel};
+use crate::cpu::vector::{Pairs, Vector};
 use crate::dtype::Dtype;
 use std::ops::Range;
 
@@ -35,19 +36,29 @@ struct Sums([[f32; PANEL]; BLOCK_ROWS]);
 
 /// The weights of one group, widened to f32.
 #[repr(align(64))]
-struct Widened([f32; GROUP * PANEL]);
+struct Group([f32; GROUP * PANEL]);
 
 impl Kernel for Block<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        if self.linear.dtype() == Dtype::Bf16 && self.rows.len() > MOST_PAIRED_TILES * V::TILE_ROWS {
-            let mut widened = Widened([0.0; GROUP * PANEL]);
-            return self.run_with::<V>(|words, depth| {
-                widen::<V>(words, &mut widened.0[..depth.next_multiple_of(2) * PANEL]);
-                widened.0.as_ptr()
-            });
+        if self.linear.dtype() != Dtype::Bf16 {
+            return self.run_with::<V, Floats>(|words, _| words.as_ptr().cast());
         }
-        self.run_with::<V>(|words, _| words.as_ptr().cast());
+        if self.rows.len() <= MOST_PAIRED_TILES * V::TILE_ROWS {
+            return self.run_with::<V, Widened>(|words, _| words.as_ptr().cast());
+        }
+        let mut widened = Group([0.0; GROUP * PANEL]);
+        self.run_with::<V, Floats>(|words, depth| {
+            widen::<V>(words, &mut widened.0[..depth.next_multiple_of(2) * PANEL]);
+            widened.0.as_ptr()
+        });
+    }
+}
+
+impl PairKernel for Block<'_> {
+    #[inline(always)]
+    fn run<P: Pairs>(self) {
+        self.run_with::<P, Paired>(|words, _| words.as_ptr().cast());
     }
 }
 
@@ -55,13 +66,15 @@ impl Block<'_> {
     /// `weights` turns the words of one group, of so many inputs, into what a tile reads: itself, or `[depth][32]`
     /// floats, which stay there until its next call.
     #[inline(always)]
-    fn run_with<V: Vector>(&self, mut weights: impl FnMut(&[u32], usize) -> *const f32) {
+    fn run_with<V: Vector, W: Weights<V>>(&self, mut weights: impl FnMut(&[u32], usize) -> *const f32) {
         let Self { linear, operand, output, first_row, rows, panels } = self;
         let (inputs, per_word, count) = (linear.inputs(), inputs_per_word(linear.dtype()), rows.len());
-        let left = operand.block(rows.start, inputs, linear.dtype());
+        let left = operand.block(rows.start, inputs);
         let scales = operand.scales(rows.clone());
         let (tiles, chain) = (Tiles::of::<V>(count), depth_block(inputs));
         let share = Share::of(GROUP / per_word * PANEL, tiles.count, bursts::<V>(GROUP));
+        // Words of a row of the operand.
+        let words_of = |inputs: usize| inputs.div_ceil(W::INPUTS / W::VALUES);
         let mut sums = Sums([[0.0; PANEL]; BLOCK_ROWS]);
         for panel in panels.clone() {
             let panel_words = linear.panels(panel..panel + 1);
@@ -69,11 +82,11 @@ impl Block<'_> {
                 let depth = GROUP.min(inputs - start);
                 let words = &panel_words[start / per_word * PANEL..][..depth.div_ceil(per_word) * PANEL];
                 let right = weights(words, depth);
+                let left = &left[words_of(start) * count..][..words_of(depth) * count];
                 for (index, tile) in tiles.iter().enumerate() {
                     let product = Tile {
-                        left: left[start * count + tile.start * depth..][..depth * tile.len()].as_ptr().cast(),
+                        left: left[tile.start * words_of(depth)..][..tile.len() * words_of(depth)].as_ptr().cast(),
                         right,
-                        pairs: per_word == 2 && right == words.as_ptr().cast(),
                         sums: sums.0[tile.clone()].as_mut_ptr().cast(),
                         rows: tile.len(),
                         depth,
@@ -83,7 +96,7 @@ impl Block<'_> {
                     };
                     // SAFETY: the operand holds `depth` inputs of the tile, `right` as many rows of a panel, and the
                     // sums have room for the block.
-                    unsafe { product.run::<V>() };
+                    unsafe { product.run::<V, W>() };
                     // Written tile by tile, the results leave while the next tile computes.
                     if start + depth == inputs {
                         for row in tile {

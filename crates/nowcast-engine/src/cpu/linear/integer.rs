@@ -32,7 +32,7 @@ impl IntegerKernel for Block<'_> {
     fn run<I: Integers>(self) {
         let Self { linear, operand, output, first_row, rows, panels } = self;
         let depth = linear.inputs().div_ceil(inputs_per_word(linear.dtype()));
-        let left = operand.block(rows.start, linear.inputs(), linear.dtype());
+        let left = operand.block(rows.start, linear.inputs());
         let scales = operand.scales(rows.clone());
         let tiles = Tiles::of::<I::Floats>(rows.len());
         let bursts = depth.div_ceil(UNROLL) * strips::<I>();

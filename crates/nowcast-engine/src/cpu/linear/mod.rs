@@ -16,7 +16,7 @@
 //! | `layout`, `pack` | weights in the order in which the kernels read them |
 //! | `rounding` | what bf16 and int8 make of a value |
 //! | `operand` | the rows of a call in the order in which the kernels read them |
-//! | `float`, `tile` | f32 and bf16 |
+//! | `float`, `tile`, `weights` | f32 and bf16 |
 //! | `integer` | int8 |
 //! | `prefetch` | weights fetched before they are read |
 //! | `narrow` | f32 layers of few inputs, in f64 |
@@ -35,6 +35,7 @@ mod pack;
 mod prefetch;
 mod rounding;
 mod tile;
+mod weights;
 
 pub use call::LinearCall;
 pub use layout::{GateHalf, Layout};

@@ -1,12 +1,11 @@
 //! The rows of a call, rearranged in the order in which the kernels read them.
 //!
 //! Rows are cut into blocks, and blocks into register tiles. The values of a tile lie input by input, so that a kernel
-//! reads one stream instead of one for each row: `[block][group of inputs][tile][input][row]` for floats, and
-//! `[block][tile][word of four inputs][row]` for int8. Norms and scales are found once for each row on the way.
+//! reads one stream instead of one for each row: `[block][group of inputs][tile][input][row]` for floats (a word of two
+//! inputs for pairs of bf16), and `[block][tile][word of four inputs][row]` for int8. Norms and scales are found once for each row on the way.
 
 use super::norm::inverse_root_mean_square;
-use super::pack::inputs_per_word;
-use super::rounding::{OFFSET, bf16_bits, int8_scales, magnitude, quantised};
+use super::rounding::{OFFSET, bf16_bits, bf16_pair, int8_scales, magnitude, quantised};
 use crate::cpu::detect::{InstructionSet, Kernel};
 use crate::cpu::disjoint::Disjoint;
 use crate::cpu::memory::Pages;
@@ -69,7 +68,43 @@ impl Tiles {
 #[derive(Debug)]
 pub struct Operand {
     words: Pages,
+    /// What the words hold.
+    form: Form,
     scales: Vec<RowScales>,
+}
+
+/// What a word of rearranged rows holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// One f32.
+    Floats,
+    /// One bf16, as an f32.
+    Rounded,
+    /// Two bf16, the first above.
+    Pairs,
+    /// Four integers.
+    Bytes,
+}
+
+impl Form {
+    /// What an instruction set multiplies with weights of a dtype.
+    pub(super) fn of(dtype: Dtype, set: InstructionSet) -> Self {
+        match dtype {
+            Dtype::F32 | Dtype::Tf32 => Self::Floats,
+            Dtype::Bf16 if set.multiplies_pairs() => Self::Pairs,
+            Dtype::Bf16 => Self::Rounded,
+            Dtype::Int8 => Self::Bytes,
+        }
+    }
+
+    /// Inputs of a word.
+    fn inputs(self) -> usize {
+        match self {
+            Self::Floats | Self::Rounded => 1,
+            Self::Pairs => 2,
+            Self::Bytes => 4,
+        }
+    }
 }
 
 /// What the results of a row are multiplied with.
@@ -90,14 +125,14 @@ pub(super) struct Rows<'a> {
     /// At most [`chunk_rows`].
     pub(super) rows: usize,
     pub(super) norm_epsilon: Option<f32>,
-    pub(super) dtype: Dtype,
-    /// Inputs of a group.
+    pub(super) form: Form,
+    /// Inputs of a group, whole words.
     pub(super) group: usize,
 }
 
 impl Default for Operand {
     fn default() -> Self {
-        Self { words: Pages::streamed(0), scales: Vec::new() }
+        Self { words: Pages::streamed(0), form: Form::Floats, scales: Vec::new() }
     }
 }
 
@@ -116,6 +151,7 @@ impl Operand {
     /// Rearranges rows; what was there before is gone.
     pub(super) fn fill(&mut self, rows: &Rows<'_>, set: InstructionSet, pool: &ThreadPool) {
         self.reserve(rows.rows, rows.inputs, pool);
+        self.form = rows.form;
         let (words, scales) = (Disjoint::new(self.words.words_mut()), Disjoint::new(&mut self.scales[..]));
         let block_rows = block_rows(rows.inputs);
         let blocks = rows.rows.div_ceil(block_rows);
@@ -132,9 +168,8 @@ impl Operand {
     }
 
     /// The rearranged words, from a row on that starts a block.
-    pub(super) fn block(&self, first: usize, inputs: usize, dtype: Dtype) -> &[u32] {
-        let per_word = if dtype == Dtype::Int8 { inputs_per_word(dtype) } else { 1 };
-        &self.words.words()[first * inputs.div_ceil(per_word)..]
+    pub(super) fn block(&self, first: usize, inputs: usize) -> &[u32] {
+        &self.words.words()[first * inputs.div_ceil(self.form.inputs())..]
     }
 
     /// The scales of some rows.
@@ -156,7 +191,7 @@ struct Part<'a> {
 impl Kernel for Part<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let Rows { input, stride, inputs, norm_epsilon, dtype, .. } = *self.rows;
+        let Rows { input, stride, inputs, norm_epsilon, form, .. } = *self.rows;
         for tile in Tiles::of::<V>(self.block.len()).iter().skip(self.index).step_by(self.parts) {
             let first = self.block.start + tile.start;
             let row = |row: usize| &input[(first + row) * stride..][..inputs];
@@ -165,11 +200,12 @@ impl Kernel for Part<'_> {
             for (index, scales) in scales.iter_mut().enumerate() {
                 scales.norm = norm_epsilon.map_or(1.0, |epsilon| inverse_root_mean_square(row(index), epsilon));
             }
-            match dtype {
-                Dtype::F32 | Dtype::Tf32 => self.interleave::<V>(&tile, f32::to_bits),
-                Dtype::Bf16 => self.interleave::<V>(&tile, bf16_bits),
-                Dtype::Int8 => {
-                    let per_row = inputs.div_ceil(inputs_per_word(dtype));
+            match form {
+                Form::Floats => self.interleave::<V, 1>(&tile, |[value]| value.to_bits()),
+                Form::Rounded => self.interleave::<V, 1>(&tile, |[value]| bf16_bits(value)),
+                Form::Pairs => self.interleave::<V, 2>(&tile, bf16_pair),
+                Form::Bytes => {
+                    let per_row = inputs.div_ceil(form.inputs());
                     // SAFETY: no other part has this tile.
                     let words = unsafe { self.words.part(first * per_row, tile.len() * per_row) };
                     for (index, scales) in scales.iter_mut().enumerate() {
@@ -182,13 +218,13 @@ impl Kernel for Part<'_> {
 }
 
 impl Part<'_> {
-    /// Writes the values of a tile input by input.
+    /// Writes the values of a tile word by word of so many inputs.
     #[inline(always)]
-    fn interleave<V: Vector>(&self, tile: &Range<usize>, bits: impl Fn(f32) -> u32) {
+    fn interleave<V: Vector, const INPUTS: usize>(&self, tile: &Range<usize>, word: impl Fn([f32; INPUTS]) -> u32) {
         macro_rules! choose {
             ($($rows:literal)*) => {
                 match tile.len() {
-                    $($rows => self.interleave_rows::<V, $rows>(tile.start, bits),)*
+                    $($rows => self.interleave_rows::<V, INPUTS, $rows>(tile.start, word),)*
                     _ => unreachable!("a tile has at most 8 rows"),
                 }
             };
@@ -197,33 +233,47 @@ impl Part<'_> {
     }
 
     #[inline(always)]
-    fn interleave_rows<V: Vector, const ROWS: usize>(&self, first: usize, bits: impl Fn(f32) -> u32) {
+    fn interleave_rows<V: Vector, const INPUTS: usize, const ROWS: usize>(
+        &self,
+        first: usize,
+        word: impl Fn([f32; INPUTS]) -> u32,
+    ) {
         let Rows { input, stride, inputs, group, .. } = *self.rows;
+        let words_of = |inputs: usize| inputs.div_ceil(INPUTS);
         let rows: [&[f32]; ROWS] =
             std::array::from_fn(|row| &input[(self.block.start + first + row) * stride..][..inputs]);
         for start in (0..inputs).step_by(group) {
             let depth = group.min(inputs - start);
-            let place = self.block.start * inputs + start * self.block.len() + first * depth;
+            let block = self.block.start * words_of(inputs) + words_of(start) * self.block.len();
             // SAFETY: no other part has this tile.
-            let words = unsafe { self.words.part(place, depth * ROWS) };
+            let words = unsafe { self.words.part(block + first * words_of(depth), words_of(depth) * ROWS) };
             let rows: [&[f32]; ROWS] = std::array::from_fn(|row| &rows[row][start..start + depth]);
-            let mut squares = words.chunks_exact_mut(SQUARE * ROWS);
-            for (square, words) in squares.by_ref().enumerate() {
-                let first = |row: &[f32]| *row[square * SQUARE..].first_chunk().expect("as many inputs as words");
-                if let (Ok(rows), Ok(words)) = (<[&[f32]; SQUARE]>::try_from(&rows[..]), words.try_into()) {
-                    V::transpose(rows.map(|row| first(row).map(&bits)), words);
+            // A word of a row; inputs behind its end are zero.
+            let word_at = |row: usize, index: usize| {
+                let values = &rows[row][index * INPUTS..];
+                word(std::array::from_fn(|input| values.get(input).copied().unwrap_or(0.0)))
+            };
+            let whole = depth / (SQUARE * INPUTS);
+            for (square, words) in words.chunks_exact_mut(SQUARE * ROWS).take(whole).enumerate() {
+                let words_of_row = |row: usize| -> [u32; SQUARE] {
+                    let values: &[f32] = &rows[row][square * SQUARE * INPUTS..][..SQUARE * INPUTS];
+                    let (values, _) = values.as_chunks::<INPUTS>();
+                    std::array::from_fn(|index| word(values[index]))
+                };
+                if let (SQUARE, Ok(words)) = (ROWS, (&mut *words).try_into()) {
+                    V::transpose(std::array::from_fn(words_of_row), words);
                     continue;
                 }
-                for (row, values) in rows.iter().map(|row| first(row)).enumerate() {
-                    for input in 0..SQUARE {
-                        words[input * ROWS + row] = bits(values[input]);
+                for row in 0..ROWS {
+                    for (index, word) in words_of_row(row).into_iter().enumerate() {
+                        words[index * ROWS + row] = word;
                     }
                 }
             }
-            let done = depth / SQUARE * SQUARE;
-            for (input, words) in squares.into_remainder().chunks_exact_mut(ROWS).enumerate() {
-                for (word, row) in words.iter_mut().zip(rows) {
-                    *word = bits(row[done + input]);
+            let rest = words[whole * SQUARE * ROWS..].chunks_exact_mut(ROWS);
+            for (index, words) in rest.enumerate() {
+                for (row, word) in words.iter_mut().enumerate() {
+                    *word = word_at(row, whole * SQUARE + index);
                 }
             }
         }

@@ -6,7 +6,7 @@
 
 use super::PANEL;
 use super::layout::Layout;
-use super::rounding::{MOST_INT8_INPUTS, OFFSET, bf16_bits, int8_scales, magnitude, quantised};
+use super::rounding::{MOST_INT8_INPUTS, OFFSET, bf16_pair, int8_scales, magnitude, quantised};
 use crate::cpu::memory::Pages;
 use crate::cpu::pool::ThreadPool;
 use crate::dtype::Dtype;
@@ -112,8 +112,7 @@ impl PackedLinear {
                 }
                 match dtype {
                     Dtype::F32 | Dtype::Tf32 => pack_words(words, &columns, |[value]| value.to_bits()),
-                    // The instruction for pairs of bf16 adds the upper half first.
-                    Dtype::Bf16 => pack_words(words, &columns, |[a, b]| bf16_bits(a) | bf16_bits(b) >> 16),
+                    Dtype::Bf16 => pack_words(words, &columns, bf16_pair),
                     Dtype::Int8 => {
                         let QuantisedPanel { scales, excesses } = quantised.expect("int8 has one for each panel");
                         for (index, column) in columns.chunks_exact_mut(stride).enumerate() {

@@ -16,6 +16,12 @@ pub(super) fn bf16_bits(value: f32) -> u32 {
     if value.is_nan() { bits & 0xffff_0000 | 0x0040_0000 } else { rounded }
 }
 
+/// A word of two bf16, the first above: the instruction for pairs adds that one's product first.
+#[inline(always)]
+pub(super) fn bf16_pair([first, second]: [f32; 2]) -> u32 {
+    bf16_bits(first) | bf16_bits(second) >> 16
+}
+
 /// Scale and inverse scale of values of at most this magnitude.
 ///
 /// The magnitude may be infinite or NaN: then the scale is, and so is every result.

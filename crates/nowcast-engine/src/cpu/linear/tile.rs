@@ -5,22 +5,22 @@
 
 use super::PANEL;
 use super::prefetch::Prefetch;
+use super::weights::Weights;
 use crate::cpu::vector::Vector;
 
-/// Steps over the depth between two bursts of prefetches.
+/// Inputs between two bursts of prefetches.
 const UNROLL: usize = 4;
 
 /// `sums[rows][32] += left * right`, chain by chain.
 pub(super) struct Tile {
-    /// `[depth][rows]`
+    /// `[depth / inputs per word][rows]`
     pub(super) left: *const f32,
-    /// `[depth][32]`, or `[depth / 2][32]` pairs of bf16.
+    /// `[depth / inputs per word][32]`; a last word may be half empty.
     pub(super) right: *const f32,
-    /// Whether `right` holds pairs of bf16; a last one may be half empty.
-    pub(super) pairs: bool,
     /// `[rows][32]`
     pub(super) sums: *mut f32,
     pub(super) rows: usize,
+    /// Inputs.
     pub(super) depth: usize,
     /// Inputs of one chain.
     pub(super) chain: usize,
@@ -46,14 +46,12 @@ impl Tile {
     /// # Safety
     /// `left` and `right` must be readable and `sums` writable at their shapes, and `sums` must overlap neither.
     #[inline(always)]
-    pub(super) unsafe fn run<V: Vector>(&self) {
+    pub(super) unsafe fn run<V: Vector, W: Weights<V>>(&self) {
         macro_rules! choose {
             ($($rows:literal)*) => {
                 match self.rows {
                     // SAFETY: the caller's promise is the same.
-                    $($rows if $rows <= V::TILE_ROWS => unsafe {
-                        if self.pairs { self.run_rows::<V, $rows, true>() } else { self.run_rows::<V, $rows, false>() }
-                    },)*
+                    $($rows if $rows <= V::TILE_ROWS => unsafe { self.run_rows::<V, W, $rows>() },)*
                     _ => unreachable!("a tile has at most {} rows", V::TILE_ROWS),
                 }
             };
@@ -62,7 +60,7 @@ impl Tile {
     }
 
     #[inline(always)]
-    unsafe fn run_rows<V: Vector, const ROWS: usize, const PAIRS: bool>(&self) {
+    unsafe fn run_rows<V: Vector, W: Weights<V>, const ROWS: usize>(&self) {
         let mut prefetch = self.prefetch;
         for strip in 0..strips::<V>() {
             let column = strip * 2 * V::LANES;
@@ -76,33 +74,20 @@ impl Tile {
                 unsafe {
                     for _ in 0..chain / UNROLL {
                         prefetch.burst::<V>();
-                        if PAIRS {
-                            for _ in 0..UNROLL / 2 {
-                                let [first, second] = pairs::<V>(right);
-                                step(&mut sums, left, first);
-                                step(&mut sums, left.add(ROWS), second);
-                                left = left.add(2 * ROWS);
-                                right = right.wrapping_add(PANEL);
-                            }
-                        } else {
-                            for _ in 0..UNROLL {
-                                step(&mut sums, left, [V::load(right), V::load(right.add(V::LANES))]);
-                                left = left.add(ROWS);
-                                right = right.wrapping_add(PANEL);
-                            }
-                        }
-                    }
-                    for rest in 0..chain % UNROLL {
-                        let weights = if PAIRS {
-                            pairs::<V>(right)[rest % 2]
-                        } else {
-                            [V::load(right), V::load(right.add(V::LANES))]
-                        };
-                        step(&mut sums, left, weights);
-                        left = left.add(ROWS);
-                        if !PAIRS || rest % 2 == 1 {
+                        for _ in 0..UNROLL / W::INPUTS {
+                            W::add(&mut sums, left, right);
+                            left = left.add(W::VALUES * ROWS);
                             right = right.wrapping_add(PANEL);
                         }
+                    }
+                    for _ in 0..chain % UNROLL / W::INPUTS {
+                        W::add(&mut sums, left, right);
+                        left = left.add(W::VALUES * ROWS);
+                        right = right.wrapping_add(PANEL);
+                    }
+                    // Chains are even: only the last one ends within a word.
+                    if !chain.is_multiple_of(W::INPUTS) {
+                        W::add_half(&mut sums, left, right);
                     }
                     for (row, sums) in sums.into_iter().enumerate() {
                         let target = self.sums.add(row * PANEL + column);
@@ -118,30 +103,5 @@ impl Tile {
                 begin += chain;
             }
         }
-    }
-}
-
-/// Two vectors of each of the inputs that share their lanes.
-///
-/// # Safety
-/// Two vectors must be readable.
-#[inline(always)]
-unsafe fn pairs<V: Vector>(right: *const f32) -> [[V; 2]; 2] {
-    // SAFETY: the caller vouches for them.
-    let [a, b] = unsafe { [V::load(right).halves(), V::load(right.add(V::LANES)).halves()] };
-    [[a[0], b[0]], [a[1], b[1]]]
-}
-
-/// One input of every row.
-///
-/// # Safety
-/// `ROWS` values must be readable.
-#[inline(always)]
-unsafe fn step<V: Vector, const ROWS: usize>(sums: &mut [[V; 2]; ROWS], left: *const f32, weights: [V; 2]) {
-    for (row, sums) in sums.iter_mut().enumerate() {
-        // SAFETY: the caller vouches for it.
-        let value = V::splat(unsafe { *left.add(row) });
-        sums[0] = value.mul_add(weights[0], sums[0]);
-        sums[1] = value.mul_add(weights[1], sums[1]);
     }
 }

@@ -1,6 +1,6 @@
 //! AVX-512: sixteen lanes, 32 registers.
 
-use super::Vector;
+use super::{Pairs, Vector};
 use std::arch::x86_64::*;
 
 /// One 512-bit register.
@@ -136,5 +136,16 @@ impl Vector for Avx512 {
     fn prefetch(address: *const f32) {
         // SAFETY: a prefetch never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
+    }
+}
+
+impl Pairs for Avx512 {
+    #[inline(always)]
+    fn add_pairs(self, left: Self, right: Self) -> Self {
+        // SAFETY: the processor has the instruction, see the trait; a register of pairs is any 512 bits.
+        unsafe {
+            let [left, right] = [left, right].map(|pairs| std::mem::transmute::<__m512, __m512bh>(pairs.0));
+            Self(_mm512_dpbf16_ps(self.0, left, right))
+        }
     }
 }

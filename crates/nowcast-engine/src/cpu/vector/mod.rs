@@ -21,6 +21,13 @@ pub(crate) use neon::Neon;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use {avx2::Avx2, avx512::Avx512};
 
+/// Vectors of a processor that multiplies pairs of bf16; made only inside [`super::detect::InstructionSet::dispatch_pairs`].
+pub(crate) trait Pairs: Vector {
+    /// Adds the products of the two bf16 that share each lane, the upper ones first, each with one rounding. A subnormal
+    /// counts as zero wherever it appears.
+    fn add_pairs(self, left: Self, right: Self) -> Self;
+}
+
 /// A register of 8 or 16 `f32` lanes.
 pub(crate) trait Vector: Copy {
     /// Lanes: 8 or 16.
