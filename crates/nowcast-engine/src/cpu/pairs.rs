@@ -50,15 +50,15 @@ impl PairKernel for Compare<'_> {
     }
 }
 
-/// Numbers around 1 of either sign, as f32 and as each of two bf16.
+/// Numbers below 1 of either sign, as f32 and as each of two bf16.
 #[inline(always)]
 fn vector_of<V: Vector>(place: u32) -> V {
     let word = |lane: usize| {
         // A multiplicative hash.
         let hash = (place * MOST_LANES as u32 + lane as u32).wrapping_mul(0x9e37_79b9);
         let hash = (hash ^ hash >> 15).wrapping_mul(0x85eb_ca6b);
-        // Sign, the lowest three bits of the exponent and the mantissa are free.
-        f32::from_bits(hash & 0x87ff_87ff | 0x3c00_3c00)
+        // Sign, the lowest four bits of the exponent and the mantissa are free.
+        f32::from_bits(hash & 0x87ff_87ff | 0x3800_3800)
     };
     V::from_slice(&std::array::from_fn::<f32, MOST_LANES, _>(word))
 }
@@ -83,6 +83,7 @@ mod tests {
             let [upper, lower] = [a.mul(c), b.mul(d)];
             bits(sum.add(upper).add(lower)) != bits(sum.add(lower).add(upper))
         });
-        assert!(different.count() > COMPARED as usize / 2);
+        let count = different.count();
+        assert!(count > COMPARED as usize / 4, "{count} of {COMPARED}");
     }
 }

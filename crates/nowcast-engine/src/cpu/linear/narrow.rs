@@ -19,6 +19,9 @@ pub(crate) const MOST_INPUTS: usize = 128;
 /// Rows that share one pass over a panel.
 const ROWS: usize = 4;
 
+/// Columns that are summed at a time.
+const STRIP: usize = 16;
+
 /// Sums of a few rows with one panel.
 type Sums = [[f64; PANEL]; ROWS];
 
@@ -62,30 +65,40 @@ impl Kernel for Block<'_> {
 #[inline(always)]
 fn sum(input: &[f32], stride: usize, inputs: usize, rows: usize, panel: &[u32]) -> Sums {
     let mut sums = [[0.0; PANEL]; ROWS];
-    if rows == ROWS {
-        let rows: [&[f32]; ROWS] = std::array::from_fn(|row| &input[row * stride..][..inputs]);
-        for (index, weights) in panel.chunks_exact(PANEL).enumerate() {
-            for row in 0..ROWS {
-                add_product(&mut sums[row], rows[row][index], weights);
+    let row = |row: usize| &input[row * stride..][..inputs];
+    for column in (0..PANEL).step_by(STRIP) {
+        if rows == ROWS {
+            let strips = strip(std::array::from_fn::<_, ROWS, _>(row), panel, column);
+            for (sums, strip) in sums.iter_mut().zip(strips) {
+                sums[column..column + STRIP].copy_from_slice(&strip);
             }
-        }
-    } else {
-        for (row, sums) in sums[..rows].iter_mut().enumerate() {
-            for (&value, weights) in input[row * stride..][..inputs].iter().zip(panel.chunks_exact(PANEL)) {
-                add_product(sums, value, weights);
+        } else {
+            for (index, sums) in sums[..rows].iter_mut().enumerate() {
+                let [strip] = strip([row(index)], panel, column);
+                sums[column..column + STRIP].copy_from_slice(&strip);
             }
         }
     }
     sums
 }
 
+/// Sums of a few rows with some columns of a panel: few enough to stay in registers.
+///
 /// Products of two `f32` are exact in `f64`, so fused or not makes no difference.
 #[inline(always)]
-fn add_product(sums: &mut [f64; PANEL], value: f32, weights: &[u32]) {
-    let value = f64::from(value);
-    for (sum, &weight) in sums.iter_mut().zip(weights) {
-        *sum += value * f64::from(f32::from_bits(weight));
+fn strip<const ROWS: usize>(rows: [&[f32]; ROWS], panel: &[u32], column: usize) -> [[f64; STRIP]; ROWS] {
+    let mut sums = [[0.0; STRIP]; ROWS];
+    for (index, weights) in panel.chunks_exact(PANEL).enumerate() {
+        let weights: [u32; STRIP] = *weights[column..].first_chunk().expect("a strip lies within a panel");
+        let weights = weights.map(|weight| f64::from(f32::from_bits(weight)));
+        for (sums, row) in sums.iter_mut().zip(rows) {
+            let value = f64::from(row[index]);
+            for (sum, weight) in sums.iter_mut().zip(weights) {
+                *sum += value * weight;
+            }
+        }
     }
+    sums
 }
 
 /// Scales the sums of one row by the norm, adds the bias and applies the gate; the results come first in `sums`.
