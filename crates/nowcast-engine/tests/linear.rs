@@ -335,8 +335,8 @@ fn bf16_is_the_f32_product_of_rounded_operands() {
     }
 }
 
-/// The instruction for pairs of bf16 takes subnormals for zero, operands and sums alike; what widened products keep of
-/// them is below 2^-126 at each step.
+/// The instruction for pairs of bf16 takes subnormal sums for zero; what widened products keep of them is below 2^-126 at
+/// each step. Operands that are subnormal are zero for both.
 #[test]
 fn bf16_of_the_smallest_numbers_differs_by_less_than_the_smallest_normal_number_a_step() {
     let pool = ThreadPool::new(2);

@@ -52,13 +52,15 @@ fn every_operation_stands_beside_its_limit() {
         assert!((number(&answer["all_operations"], "ms") - ms).abs() <= 1e-9 * ms);
         assert!(number(&answer, "outside_ms") > 0.0, "a forecast is more than its operations");
         assert_eq!(answer["settings"]["runs"].to_string(), RUNS);
+        let [median, p99, sigma] = ["median_ms", "p99_ms", "sigma_ms"].map(|key| number(&answer["control"], key));
+        assert!(0.0 < median && median <= p99 && sigma >= 0.0, "{}", answer["control"]);
     }
 }
 
 #[test]
 fn people_get_a_table() {
     let text = run(&roofline(&model(), &[])).stdout;
-    for words in ["GB/s", "GFLOPS", "linear", "products", "all operations", "over 3 runs"] {
+    for words in ["GB/s", "GFLOPS", "linear", "products", "all operations", "over 3 runs", "read as often"] {
         assert!(text.contains(words), "{words} in\n{text}");
     }
 }

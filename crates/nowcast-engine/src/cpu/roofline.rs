@@ -34,34 +34,58 @@ const CACHE_LINE: usize = 16;
 /// How far ahead values are fetched, as the products do.
 const PREFETCH_DISTANCE: usize = 8 * 1024;
 
+/// A buffer that all threads together read, as they read weights.
+pub struct Buffer {
+    pages: Pages,
+    stripes: usize,
+}
+
+impl Buffer {
+    /// At least this many bytes.
+    ///
+    /// # Errors
+    /// Not enough memory.
+    pub fn new(bytes: usize) -> Result<Self> {
+        let stripes = bytes.div_ceil(STRIPE * size_of::<f32>()).max(1);
+        let bytes = stripes * STRIPE * size_of::<f32>();
+        // Asked for first without ending the process where it cannot be had.
+        drop(Pages::zeroed(bytes).map_err(|_| Error::Memory { bytes, what: "the measurement" })?);
+        let mut pages = Pages::streamed(stripes * STRIPE);
+        // What nobody has written is one and the same page of zeros.
+        pages.values_mut().iter_mut().step_by(PAGE).for_each(|value| *value = 1.0);
+        Ok(Self { pages, stripes })
+    }
+
+    /// Bytes of the buffer.
+    pub fn bytes(&self) -> usize {
+        self.stripes * STRIPE * size_of::<f32>()
+    }
+
+    /// How long one pass over all of it takes.
+    pub fn read(&self, pool: &ThreadPool) -> Duration {
+        let values = &self.pages.values()[..self.stripes * STRIPE];
+        let begun = Instant::now();
+        pool.for_each_chunk(self.stripes, 1, |range| {
+            InstructionSet::detected().dispatch(Read { values: &values[range.start * STRIPE..range.end * STRIPE] });
+        });
+        begun.elapsed()
+    }
+}
+
 /// Bytes per second at which all threads together read this many bytes again and again, the best pass within
 /// `patience`. With more bytes than the caches hold, that is the bandwidth of memory.
 ///
 /// # Errors
 /// Not enough memory.
 pub fn read_bandwidth(pool: &ThreadPool, bytes: usize, patience: Duration) -> Result<f64> {
-    let stripes = bytes.div_ceil(STRIPE * size_of::<f32>()).max(1);
-    let bytes = stripes * STRIPE * size_of::<f32>();
-    // Asked for first without ending the process where it cannot be had.
-    drop(Pages::zeroed(bytes).map_err(|_| Error::Memory { bytes, what: "the measurement" })?);
-    let mut pages = Pages::streamed(stripes * STRIPE);
-    // What nobody has written is one and the same page of zeros.
-    pages.values_mut().iter_mut().step_by(PAGE).for_each(|value| *value = 1.0);
-    let values = &pages.values()[..stripes * STRIPE];
+    let buffer = Buffer::new(bytes)?;
     let started = Instant::now();
-    let mut best = f64::INFINITY;
     // At least two passes: the first finds cold page tables.
-    for pass in 0.. {
-        if pass > 1 && started.elapsed() >= patience {
-            break;
-        }
-        let begun = Instant::now();
-        pool.for_each_chunk(stripes, 1, |range| {
-            InstructionSet::detected().dispatch(Read { values: &values[range.start * STRIPE..range.end * STRIPE] });
-        });
-        best = best.min(begun.elapsed().as_secs_f64());
+    let mut best = buffer.read(pool).min(buffer.read(pool));
+    while started.elapsed() < patience {
+        best = best.min(buffer.read(pool));
     }
-    Ok(bytes as f64 / best)
+    Ok(buffer.bytes() as f64 / best.as_secs_f64())
 }
 
 /// Operations per second of all threads together in these numbers, the best of many short runs within `patience`; none

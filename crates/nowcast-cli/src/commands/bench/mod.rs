@@ -98,8 +98,10 @@ impl Timed {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{input}, {} steps, {samples} samples: median {:.3} ms, 99% {:.3} ms, sigma {:.3} ms over {} runs",
-            arguments.horizon, summary.median, summary.p99, summary.sigma, arguments.runs
+            "{input}, {} steps, {samples} samples: {} over {} runs",
+            arguments.horizon,
+            summary.text(),
+            arguments.runs
         );
         let _ = writeln!(text, "load {:.1} ms, first forecast {:.1} ms", self.load_ms, self.times_ms[0]);
         let _ = writeln!(

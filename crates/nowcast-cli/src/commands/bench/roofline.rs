@@ -1,7 +1,8 @@
 //! `nowcast bench --roofline`: what the processor can do at most, and each operation's share of it.
 //!
 //! A forecast is limited by the bandwidth at which weights are read or by the arithmetic of its products. Both limits
-//! are measured in the same process, on the same threads, just before the forecast.
+//! are measured in the same process, on the same threads, just before the forecast. A buffer as large as the weights is
+//! read as often just after it: what its times vary by is the machine's.
 
 mod limits;
 mod table;
@@ -38,7 +39,8 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<()> {
     profile.clear();
     // `time` adds one for a first forecast.
     let times_ms = time(arguments.runs - 1, &mut workload)?;
-    let table = Table::new(&limits, profile.entries(), &times_ms);
+    let control_ms = limits::read_weights(&device, workload.weight_bytes(), times_ms.len())?;
+    let table = Table::new(&limits, profile.entries(), &times_ms, &control_ms);
     if arguments.json {
         print_json(&table.json(workload.settings(arguments, mode)))
     } else {

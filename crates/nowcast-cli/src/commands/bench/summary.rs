@@ -16,6 +16,11 @@ impl Summary {
         let variance = runs.iter().map(|run| (run - mean).powi(2)).sum::<f64>() / runs.len() as f64;
         Self { median: at(0.5), p99: at(0.99), sigma: variance.sqrt() }
     }
+
+    /// In words.
+    pub(super) fn text(&self) -> String {
+        format!("median {:.3} ms, 99% {:.3} ms, sigma {:.3} ms", self.median, self.p99, self.sigma)
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! What the processor can do at most.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
-use nowcast::device::{CpuDevice, Dtype, ProfileEntry, roofline};
+use nowcast::device::roofline::{self, Buffer};
+use nowcast::device::{CpuDevice, Dtype, ProfileEntry};
 use nowcast::forecaster::memory;
 use nowcast::{Error, Result};
 
@@ -39,10 +41,7 @@ impl Limits {
     /// Measures for about a second.
     pub(super) fn measure(device: &CpuDevice, weight_bytes: usize) -> Result<Self> {
         let pool = device.pool();
-        let read = |bytes| {
-            roofline::read_bandwidth(pool, bytes, PATIENCE)
-                .map_err(|error| Error::Memory(format!("{error}: the bandwidth cannot be measured")))
-        };
+        let read = |bytes| roofline::read_bandwidth(pool, bytes, PATIENCE).map_err(|error| unmeasured(&error));
         let cache_bytes = last_level_cache();
         let beyond = cache_bytes.map_or(0, |bytes| bytes.saturating_mul(BEYOND_CACHES));
         let room = memory::available().map_or(MOST_BUFFER, |bytes| bytes / 4);
@@ -77,6 +76,18 @@ impl Limits {
             self.peaks.iter().filter(|(dtype, _)| may(*dtype)).fold(0.0, |most, (_, peak)| f64::max(most, *peak));
         (entry.bytes as f64 / self.bandwidth()).max(entry.flops as f64 / peak)
     }
+}
+
+/// Milliseconds of each of some passes over a buffer as large as the weights.
+pub(super) fn read_weights(device: &CpuDevice, bytes: usize, passes: usize) -> Result<Vec<f64>> {
+    let buffer = Buffer::new(bytes).map_err(|error| unmeasured(&error))?;
+    // The first pass finds cold page tables.
+    buffer.read(device.pool());
+    Ok((0..passes).map(|_| buffer.read(device.pool()).as_secs_f64() * 1e3).collect())
+}
+
+fn unmeasured(error: &dyn Display) -> Error {
+    Error::Memory(format!("{error}: the bandwidth cannot be measured"))
 }
 
 /// Bytes of the last-level cache of the first core.

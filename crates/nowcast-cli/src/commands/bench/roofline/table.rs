@@ -19,6 +19,8 @@ pub(super) struct Table<'a> {
     entries: Vec<ProfileEntry>,
     forecasts: usize,
     summary: Summary,
+    /// Passes over a buffer as large as the weights.
+    control: Summary,
     /// Seconds of all forecasts from call to answer.
     seconds: f64,
 }
@@ -67,10 +69,11 @@ impl Line {
 }
 
 impl<'a> Table<'a> {
-    /// From what was noted during forecasts that took these times.
-    pub(super) fn new(limits: &'a Limits, entries: Vec<ProfileEntry>, times_ms: &[f64]) -> Self {
+    /// From what was noted during forecasts that took these times, and the times of as many passes over a buffer.
+    pub(super) fn new(limits: &'a Limits, entries: Vec<ProfileEntry>, times_ms: &[f64], control_ms: &[f64]) -> Self {
         let seconds = times_ms.iter().sum::<f64>() / 1e3;
-        Self { limits, entries, forecasts: times_ms.len(), summary: Summary::of(times_ms), seconds }
+        let (summary, control) = (Summary::of(times_ms), Summary::of(control_ms));
+        Self { limits, entries, forecasts: times_ms.len(), summary, control, seconds }
     }
 
     /// Some entries as one line.
@@ -128,6 +131,9 @@ impl<'a> Table<'a> {
             "median_ms": self.summary.median,
             "p99_ms": self.summary.p99,
             "sigma_ms": self.summary.sigma,
+            "control": {
+                "median_ms": self.control.median, "p99_ms": self.control.p99, "sigma_ms": self.control.sigma,
+            },
             "operations": self.entries.iter().map(operation).collect::<Vec<_>>(),
             "products": self.products().json(),
             "all_operations": self.operations().json(),
@@ -153,9 +159,11 @@ impl<'a> Table<'a> {
         let _ = writeln!(text, "\nweights of {weights} {cache}: {:.1} GB/s for their size", limits.weights / 1e9);
         let _ = writeln!(
             text,
-            "{input}, {horizon} steps, {samples} samples: median {:.3} ms over {} runs\n",
-            self.summary.median, self.forecasts
+            "{input}, {horizon} steps, {samples} samples: {} over {} runs",
+            self.summary.text(),
+            self.forecasts
         );
+        let _ = writeln!(text, "a buffer of {weights}, read as often: {}\n", self.control.text());
         let _ = writeln!(
             text,
             "{:<16} {:<44} {:>6} {:>9} {:>9} {:>9} {:>8} {:>8} {:>7}",
