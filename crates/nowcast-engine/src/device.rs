@@ -110,12 +110,8 @@ pub trait Executable: Send {
     /// Copies the leading rows of a tensor that the plan keeps.
     fn read(&mut self, tensor: Tensor, values: &mut [f64]);
 
-    /// Copies values of an f64 tensor that the plan keeps, from value `start` on, rounded to f32.
-    fn read_rounded(&mut self, tensor: Tensor, start: usize, values: &mut [f32]) {
-        let mut wide = vec![0.0; start + values.len()];
-        self.read(tensor, &mut wide);
-        values.iter_mut().zip(&wide[start..]).for_each(|(value, &wide)| *value = wide as f32);
-    }
+    /// All rows of an f32 tensor that the plan keeps, where they lie; only live ones mean something.
+    fn view(&mut self, tensor: Tensor) -> &[f32];
 
     /// What the device did so far; nothing to tell where operations run on this processor.
     fn activity(&self) -> Activity {

@@ -57,6 +57,8 @@ pub enum Operation {
     SampleMixture(DrawMixture),
     /// Replaces predictions of exogenous variates by their known future.
     OverwriteExogenous(OverwriteExogenous),
+    /// The nearest f32 of every value.
+    Round(Round),
 }
 
 /// See [`Operation::ScaleContext`]. Shapes: `values`, `mask`, `scaled`, `location`, `scale` are
@@ -447,6 +449,15 @@ pub struct OverwriteExogenous {
     pub exogenous: usize,
 }
 
+/// See [`Operation::Round`].
+#[derive(Debug, Clone)]
+pub struct Round {
+    /// `[rows, width]` in f64.
+    pub input: Tensor,
+    /// `[rows, width]`.
+    pub output: Tensor,
+}
+
 impl Operation {
     /// The kind, by the name it has here.
     pub fn name(&self) -> &'static str {
@@ -473,6 +484,7 @@ impl Operation {
             Self::MeanMixture(_) => "MeanMixture",
             Self::SampleMixture(_) => "SampleMixture",
             Self::OverwriteExogenous(_) => "OverwriteExogenous",
+            Self::Round(_) => "Round",
         }
     }
 
@@ -505,6 +517,7 @@ impl Operation {
             Self::ActivateMixture(op) => all(&[op.degrees_of_freedom, op.location, op.scale, op.logits]),
             Self::MeanMixture(op) | Self::SampleMixture(op) => all(&[op.paths]),
             Self::OverwriteExogenous(op) => all(&[op.paths]),
+            Self::Round(op) => all(&[op.output]),
         }
     }
 
@@ -554,6 +567,7 @@ impl Operation {
                 all(&[op.parameters, op.location, op.scale, op.streams, op.paths]);
             }
             Self::OverwriteExogenous(op) => all(&[op.paths, op.future]),
+            Self::Round(op) => all(&[op.input, op.output]),
         }
     }
 }

@@ -50,6 +50,8 @@ struct ErringRun {
     error: Error,
     live: Option<Live>,
     runs: u64,
+    /// What was last looked at.
+    viewed: Vec<f32>,
 }
 
 impl Device for Erring {
@@ -69,7 +71,7 @@ impl Resident for ErringWeights {
 
     fn prepare(self: Arc<Self>, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
         let inner = Arc::clone(&self.inner).prepare(plan)?;
-        Ok(Box::new(ErringRun { inner, error: self.error, live: None, runs: 0 }))
+        Ok(Box::new(ErringRun { inner, error: self.error, live: None, runs: 0, viewed: Vec::new() }))
     }
 }
 
@@ -130,6 +132,14 @@ impl Executable for ErringRun {
             }
             _ => {}
         }
+    }
+
+    fn view(&mut self, tensor: Tensor) -> &[f32] {
+        self.viewed = self.inner.view(tensor).to_vec();
+        if self.error == Error::LateDigitInCompany && self.live.is_some_and(|live| live.batch > 1) {
+            self.viewed[0] *= 1.0 + 2.0 * f32::EPSILON;
+        }
+        &self.viewed
     }
 
     fn activity(&self) -> Activity {

@@ -6,7 +6,7 @@ use crate::operation::{self, Operation};
 use crate::plan::Element;
 use crate::scaler::{STATE_WIDTH, Scaler};
 
-/// Labels, last rows, sums and known futures.
+/// Labels, last rows, sums, known futures and roundings.
 pub fn moving<'a>() -> Case<'a> {
     let mut case = Case::new(live(2, 5, 4));
     let series = Rows::batch().times(3);
@@ -59,6 +59,9 @@ pub fn moving<'a>() -> Case<'a> {
         exogenous: 1,
     }));
     case.output("paths", paths);
+    let rounded = case.plan.tensor(rows, 8);
+    case.plan.push(Operation::Round(operation::Round { input: paths, output: rounded }));
+    case.output("rounded", rounded);
     case
 }
 

@@ -35,6 +35,12 @@ impl Arena {
         }
     }
 
+    /// All rows of an f32 tensor.
+    pub(super) fn view(&self, plan: &Plan, tensor: Tensor) -> &[f32] {
+        assert_eq!(tensor.element, Element::F32, "a tensor is read as what it holds");
+        &self.pages.values()[plan.offset(tensor) / 4..][..plan.tensor_bytes(tensor) / 4]
+    }
+
     /// Lends tensors of one operation.
     pub(super) fn access<'a>(&'a mut self, plan: &'a Plan, live: Live) -> Access<'a> {
         Access {

@@ -4,7 +4,7 @@ use super::arena::{Access, Plain};
 use super::executor::Context;
 use super::linear::{Addend, LinearCall};
 use super::rows::SharedRows;
-use crate::operation::{Add, LastRow, Linear, Norm, OverwriteExogenous, PrependLabel, RepeatRows, SwiGlu};
+use crate::operation::{Add, LastRow, Linear, Norm, OverwriteExogenous, PrependLabel, RepeatRows, Round, SwiGlu};
 use crate::plan::Element;
 
 /// Rows of fewer values than this together stay on one thread.
@@ -78,6 +78,19 @@ pub(super) fn add(op: &Add, access: &Access<'_>, context: &mut Context<'_>) {
             for ((out, &a), &b) in output.iter_mut().zip(&left[values.clone()]).zip(&right[values]) {
                 *out = a + b;
             }
+        }
+    });
+}
+
+pub(super) fn round(op: &Round, access: &Access<'_>, context: &mut Context<'_>) {
+    let width = op.output.width;
+    let input = access.read::<f64>(op.input);
+    let output = SharedRows::new(access.write::<f32>(op.output), width);
+    context.weights.pool.for_each_chunk(access.rows(op.output), grain(width), |range| {
+        for row in range {
+            // SAFETY: every row is visited once.
+            let output = unsafe { output.row(row) };
+            output.iter_mut().zip(&input[row * width..]).for_each(|(out, &value)| *out = value as f32);
         }
     });
 }

@@ -102,10 +102,8 @@ impl Executable for CpuExecutable {
         }
     }
 
-    fn read_rounded(&mut self, tensor: Tensor, start: usize, values: &mut [f32]) {
-        let access = self.host_access();
-        let from = &access.read::<f64>(tensor)[start..][..values.len()];
-        values.iter_mut().zip(from).for_each(|(to, &from)| *to = from as f32);
+    fn view(&mut self, tensor: Tensor) -> &[f32] {
+        self.arena.view(&self.plan, tensor)
     }
 }
 
@@ -137,5 +135,6 @@ fn perform(operation: &Operation, access: &Access<'_>, context: &mut Context<'_>
         Operation::MeanMixture(op) => draw::mean(op, access, context),
         Operation::SampleMixture(op) => draw::sample(op, access, context),
         Operation::OverwriteExogenous(op) => elementwise::overwrite_exogenous(op, access),
+        Operation::Round(op) => elementwise::round(op, access, context),
     }
 }

@@ -103,7 +103,7 @@ kernels! {
         ActivateMixture = "activate_mixture", MeanMixture = "mean_mixture", SampleMixture = "sample_mixture";
     "rows.cu":
         PrependLabel = "prepend_label", LastRow = "last_row", OverwriteExogenous = "overwrite_exogenous",
-        AddRows = "add_rows", NormRows = "norm_rows", SwiGlu = "swiglu";
+        AddRows = "add_rows", RoundRows = "round_rows", NormRows = "norm_rows", SwiGlu = "swiglu";
     "tokens.cu":
         RepeatRows = "repeat_rows", Embed = "embed", QuantiseBits = "quantise_bits", WeighTokens = "weigh_tokens",
         DrawToken = "draw_token";

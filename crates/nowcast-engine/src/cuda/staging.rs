@@ -8,7 +8,7 @@ use super::record::{MOST_PIECES, Piece, transfer};
 use crate::device::Launch;
 use crate::error::{Error, Result};
 use crate::extent::Live;
-use crate::plan::{Plan, Tensor};
+use crate::plan::{Element, Plan, Tensor};
 use crate::token_sampling::Filter;
 
 /// Bytes of the structure `Live` in the kernels' sources.
@@ -73,6 +73,22 @@ impl Staging {
         let output = self.outputs.iter().find(|output| output.tensor.index == tensor.index);
         let output = output.expect("the host reads what the plan keeps");
         &self.memory.contents()[output.offset..][..output.bytes]
+    }
+
+    /// What the device left of a tensor of f32.
+    pub(super) fn floats(&self, tensor: Tensor) -> &[f32] {
+        assert_eq!(tensor.element, Element::F32, "a tensor is read as what it holds");
+        // SAFETY: any bits are an f32, and outputs are aligned to more.
+        let (before, floats, _) = unsafe { self.output(tensor).align_to() };
+        assert!(before.is_empty(), "outputs are aligned");
+        floats
+    }
+
+    /// Makes a tensor that the device could not compute NaN.
+    pub(super) fn lose(&mut self, tensor: Tensor) {
+        let lost = self.outputs.iter().find(|output| output.tensor.index == tensor.index);
+        let lost = lost.expect("the host reads what the plan keeps");
+        self.memory.contents_mut()[lost.offset..][..lost.bytes].fill(0xff);
     }
 
     /// Everything the host wrote is on its way.

@@ -172,7 +172,7 @@ impl Family for Toto1<'_> {
         let [.., (_, location), (_, scale)] = mixture(&baseline.one);
         let (location, scale) = (baseline.one.read(location), baseline.one.read(scale));
         let path = |ran: &mut Ran<Toto>| match ran.ready.tensors.output {
-            Output::Paths(paths) => in_units(&ran.read(paths), &location, &scale, self.config.patch_size),
+            Output::Paths(paths) => in_units(&ran.read(paths.exact), &location, &scale, self.config.patch_size),
             Output::Mixture(_) => unreachable!("a mean plan ends in paths"),
         };
         let error = items.error_in_units(&path(&mut ours.several), &path(&mut baseline.several), DEVIATION);

@@ -76,9 +76,17 @@ pub(crate) struct TotoPlan {
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::large_enum_variant, reason = "there is one for each plan")]
 pub(crate) enum Output {
-    /// `[batch, variates, samples, horizon]`
-    Paths(Tensor),
+    Paths(PathTensors),
     Mixture(MixtureTensors),
+}
+
+/// Sample paths or the mean path, `[batch, variates, samples, horizon]`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PathTensors {
+    /// In f64; kept if the state is observed.
+    pub(crate) exact: Tensor,
+    /// The nearest f32.
+    pub(crate) rounded: Tensor,
 }
 
 /// Mixture parameters of the first predicted patch, `[batch, variates, positions, components]` each, and the affine
@@ -269,11 +277,10 @@ impl Forward<'_> {
     }
 
     /// Feeds each predicted patch back until the horizon is reached.
-    fn decode(&mut self, first: Prediction, context_state: Tensor, streams: Tensor, future: Option<Tensor>) -> Tensor {
+    fn decode(&mut self, first: Prediction, context_state: Tensor, streams: Tensor, future: Option<Tensor>) -> PathTensors {
         let model = self.model;
         let paths_rows = self.series.times_samples();
         let paths = self.plan.tensor_of(Element::F64, paths_rows, self.shape.horizon);
-        self.plan.keep(paths);
         let state = self.plan.tensor_of(Element::F64, paths_rows, STATE_WIDTH);
         let mut prediction = first;
         for step in 0..self.steps() {
@@ -319,7 +326,14 @@ impl Forward<'_> {
             self.observe(&format!("decode_hidden.{step}"), x);
             prediction = Prediction { parameters: self.head(x, step + 1), location, scale };
         }
-        paths
+        let rounded = self.plan.tensor(paths_rows, self.shape.horizon);
+        self.plan.stage("rounding of paths");
+        self.plan.push(Operation::Round(operation::Round { input: paths, output: rounded }));
+        self.plan.keep(rounded);
+        if self.shape.observe >= Observe::State {
+            self.plan.keep(paths);
+        }
+        PathTensors { exact: paths, rounded }
     }
 
     fn draw(&mut self, prediction: &Prediction, paths: Tensor, streams: Tensor, step: usize) {

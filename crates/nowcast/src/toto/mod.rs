@@ -14,6 +14,7 @@ mod weights;
 
 use std::sync::Arc;
 
+use nowcast_engine::cpu::pool::ThreadPool;
 use nowcast_engine::device::{Device, Resident};
 use nowcast_engine::dtype::Dtype;
 use nowcast_engine::extent::Live;
@@ -44,6 +45,8 @@ pub struct Toto {
     pub(crate) options: LoadOptions,
     pub(crate) weights: TotoWeights,
     pub(crate) resident: Arc<dyn Resident>,
+    /// Threads of the host that gather what the device computed.
+    pub(crate) pool: Arc<ThreadPool>,
 }
 
 impl Toto {
@@ -63,7 +66,8 @@ impl Toto {
         let weights = TotoWeights::new(&config, checkpoint, options, device.host_threads(), &mut list)?;
         let resident = device.load(list).map_err(Error::of_device)?;
         checkpoint.check_rows()?;
-        Ok(Self { config, options, weights, resident })
+        let pool = ThreadPool::shared(device.host_threads());
+        Ok(Self { config, options, weights, resident, pool })
     }
 
     /// The architecture.

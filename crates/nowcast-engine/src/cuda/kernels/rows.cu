@@ -95,6 +95,22 @@ KERNEL(add_rows, Add, 256) {
     call.output[index] = call.left[index] + call.right[index];
 }
 
+struct Round {
+    const double* input;
+    float* output;
+    const Live* live;
+    Rows rows;
+    int width;
+    int reserved;
+};
+
+// One thread for each value.
+KERNEL(round_rows, Round, 256) {
+    i64 index = thread_index();
+    if (index >= (i64)count(call.rows, call.live) * call.width) return;
+    call.output[index] = (float)call.input[index];
+}
+
 struct Norm {
     const float* input;
     const float* scale;

@@ -143,6 +143,7 @@ impl Recorder<'_> {
             Operation::MeanMixture(op) => self.draw(Kernel::MeanMixture, op),
             Operation::SampleMixture(op) => self.draw(Kernel::SampleMixture, op),
             Operation::OverwriteExogenous(op) => self.overwrite_exogenous(op),
+            Operation::Round(op) => self.round(op),
         }
     }
 

@@ -4,7 +4,7 @@ use super::{Recorder, Shape, int, rows};
 use crate::cuda::argument::{KernelRows, argument};
 use crate::cuda::kernel::Kernel;
 use crate::error::Result;
-use crate::operation::{Add, LastRow, Norm, OverwriteExogenous, PrependLabel, SwiGlu};
+use crate::operation::{Add, LastRow, Norm, OverwriteExogenous, PrependLabel, Round, SwiGlu};
 
 argument! {
     /// `PrependLabel` in rows.cu.
@@ -32,6 +32,11 @@ argument! {
 argument! {
     /// `Add` in rows.cu.
     AddArgument { left: u64, right: u64, output: u64, live: u64, rows: KernelRows, width: i32, reserved: i32 }
+}
+
+argument! {
+    /// `Round` in rows.cu.
+    RoundArgument { input: u64, output: u64, live: u64, rows: KernelRows, width: i32, reserved: i32 }
 }
 
 argument! {
@@ -108,6 +113,19 @@ impl Recorder<'_> {
         };
         let shape = Shape::flat(self.most(op.output.rows)? * op.output.width, 256);
         self.launch("Add", Kernel::AddRows, shape, argument)
+    }
+
+    pub(super) fn round(&mut self, op: &Round) -> Result<()> {
+        let argument = RoundArgument {
+            input: self.at(op.input),
+            output: self.at(op.output),
+            live: self.live,
+            rows: rows(op.output.rows)?,
+            width: int(op.output.width)?,
+            reserved: 0,
+        };
+        let shape = Shape::flat(self.most(op.output.rows)? * op.output.width, 256);
+        self.launch("Round", Kernel::RoundRows, shape, argument)
     }
 
     pub(super) fn norm(&mut self, op: &Norm) -> Result<()> {

@@ -4,9 +4,10 @@ mod options;
 pub(crate) mod prepare;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nowcast_engine::cpu::CpuDevice;
+use nowcast_engine::cpu::pool::ThreadPool;
 use nowcast_engine::device::{Device, Launch};
 use nowcast_engine::extent::Live;
 use nowcast_engine::plan::Section;
@@ -23,7 +24,7 @@ use crate::checkpoint::{HubOptions, ModelSource, resolve};
 use crate::forecast::{Distribution, Forecast, VariateForecast};
 use crate::series::Series;
 use crate::toto::config::TotoConfig;
-use crate::toto::forward::{self, MixtureTensors, Output, Shape};
+use crate::toto::forward::{self, MixtureTensors, Output, PathTensors, Shape};
 use crate::toto::{LoadOptions, Toto};
 use crate::{Error, Result};
 use prepare::{Prepared, prepare};
@@ -32,6 +33,9 @@ use prepare::{Prepared, prepare};
 const TOTO_CONTEXT: usize = 4096;
 /// Steps of history that suit the shipped model.
 const NANO_CONTEXT: usize = 512;
+
+/// Values of an answer that one thread gathers sooner than two.
+const GRAIN_VALUES: usize = 1 << 16;
 
 /// A model ready to forecast; the [crate documentation](crate) shows one at work.
 pub struct Forecaster {
@@ -156,6 +160,7 @@ impl Forecaster {
         let (mut done, total) = (0, series.len() * samples);
         let mut forecasts: Vec<Option<Forecast>> = series.iter().map(|_| None).collect();
         let mut work = self.keeper.at_work()?;
+        let pool = Arc::clone(&work.model().pool);
         let mut room = work.room(results, options.memory_limit)?;
         for (group, members) in groups {
             let mut wanted = self.shape(group, members.len(), options);
@@ -166,7 +171,7 @@ impl Forecaster {
                 (wanted, rest) = (shape, behind);
                 let chunks = samples.div_ceil(shape.capacity.samples) as u64;
                 let before = ready.executable.activity();
-                let run = Run { series, batch, options, shape, samples };
+                let run = Run { series, batch, options, shape, samples, pool: &pool };
                 let answers = run.forecast(ready, self.config.head.components(), &mut |paths| {
                     done += paths;
                     progress(done, total);
@@ -239,6 +244,11 @@ impl Group {
     }
 }
 
+/// Nothing is left half-done where a task panics: the caller panics too.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// One batch on its way through a plan.
 struct Run<'a> {
     series: &'a [Series],
@@ -246,6 +256,7 @@ struct Run<'a> {
     options: &'a ForecastOptions,
     shape: Shape,
     samples: usize,
+    pool: &'a ThreadPool,
 }
 
 impl Run<'_> {
@@ -266,24 +277,25 @@ impl Run<'_> {
                 progress(self.batch.len());
                 self.mixtures(ready, tensors, components)
             }
-            Output::Paths(tensor) => {
+            Output::Paths(PathTensors { rounded, .. }) => {
                 let horizon = self.options.horizon;
                 let rows = self.batch.len() * self.shape.variates;
-                let mut paths = vec![vec![0.0; self.samples * horizon]; rows];
+                let paths: Vec<_> =
+                    (0..rows).map(|_| Mutex::new(Vec::with_capacity(self.samples * horizon))).collect();
                 for first in (0..self.samples).step_by(self.shape.capacity.samples) {
                     let live_samples = self.shape.capacity.samples.min(self.samples - first);
                     launch.live.samples = live_samples;
                     launch.first_sample = first as u32;
                     ready.run(Section::Decode, &launch)?;
                     let length = live_samples * horizon;
-                    for (row, paths) in paths.iter_mut().enumerate() {
-                        let paths = &mut paths[first * horizon..][..length];
-                        ready.executable.read_rounded(tensor, row * length, paths);
-                    }
+                    let values = ready.executable.view(rounded);
+                    self.for_each_row(length, |row| {
+                        lock(&paths[row]).extend_from_slice(&values[row * length..][..length]);
+                    });
                     progress(self.batch.len() * live_samples);
                 }
-                self.assemble(|row, _| {
-                    let values = std::mem::take(&mut paths[row]);
+                self.assemble(self.samples * horizon, |row, _| {
+                    let values = std::mem::take(&mut *lock(&paths[row]));
                     Ok(match self.options.decode {
                         Decode::Mean => Distribution::Mean(values),
                         Decode::Sample => Distribution::Paths { samples: self.samples, values },
@@ -329,7 +341,7 @@ impl Run<'_> {
         let patch = tensors.affine_location.width;
         let affine_locations = read(tensors.affine_location, patch);
         let affine_scales = read(tensors.affine_scale, patch);
-        self.assemble(|row, name| {
+        self.assemble(width, |row, name| {
             let steps = (0..positions).map(|position| {
                 let at = (row * positions + position) * components..(row * positions + position + 1) * components;
                 let scale = affine_scales[row * patch + position];
@@ -348,26 +360,35 @@ impl Run<'_> {
         })
     }
 
-    /// Forecasts from one distribution for each row; exogenous variates with a known future answer with it.
-    fn assemble(&self, mut distribution: impl FnMut(usize, &str) -> Result<Distribution>) -> Result<Vec<Forecast>> {
-        let variates = self.shape.variates;
-        let of_item = |(item, (index, _)): (usize, &(usize, Prepared))| {
-            let series = &self.series[*index];
-            let future = self.future(series);
-            let forecasts = series.names().iter().enumerate().map(|(variate, name)| {
-                let known =
-                    (variate + series.exogenous()).checked_sub(variates).filter(|_| !series.future().is_empty());
-                let answer = match known {
-                    Some(row) => {
-                        let values = future[row * self.options.horizon..(row + 1) * self.options.horizon].to_vec();
-                        Distribution::Paths { samples: 1, values }
-                    }
-                    None => distribution(item * variates + variate, name)?,
-                };
-                VariateForecast::new(name.clone(), answer)
-            });
-            Forecast::new(forecasts.collect::<Result<_>>()?)
-        };
-        self.batch.iter().enumerate().map(of_item).collect()
+    /// Forecasts from one distribution of `values` numbers for each row; exogenous variates with a known future answer
+    /// with it.
+    fn assemble(
+        &self,
+        values: usize,
+        distribution: impl Fn(usize, &str) -> Result<Distribution> + Sync,
+    ) -> Result<Vec<Forecast>> {
+        let (variates, horizon) = (self.shape.variates, self.options.horizon);
+        let answers: Vec<_> = (0..self.batch.len() * variates).map(|_| Mutex::new(None)).collect();
+        self.for_each_row(values, |row| {
+            let (series, variate) = (&self.series[self.batch[row / variates].0], row % variates);
+            let name = &series.names()[variate];
+            let known = (variate + series.exogenous()).checked_sub(variates).filter(|_| !series.future().is_empty());
+            let answer = match known {
+                Some(known) => {
+                    let values = self.future(series)[known * horizon..][..horizon].to_vec();
+                    Ok(Distribution::Paths { samples: 1, values })
+                }
+                None => distribution(row, name),
+            };
+            *lock(&answers[row]) = Some(answer.and_then(|answer| VariateForecast::new(name.clone(), answer)));
+        });
+        let answer = |answer: &Mutex<Option<_>>| lock(answer).take().expect("every row is visited");
+        answers.chunks(variates).map(|item| Forecast::new(item.iter().map(answer).collect::<Result<_>>()?)).collect()
+    }
+
+    /// Visits every row of the batch once; threads share rows of this many values where there are enough of them.
+    fn for_each_row(&self, values: usize, visit: impl Fn(usize) + Sync) {
+        let rows = self.batch.len() * self.shape.variates;
+        self.pool.for_each_chunk(rows, GRAIN_VALUES.div_ceil(values.max(1)), |range| range.for_each(&visit));
     }
 }
