@@ -279,12 +279,17 @@ fn many_inputs_for_few_rows() {
 #[test]
 fn thousands_of_rows() {
     for dtype in DTYPES {
-        // The large tiles; the smaller one of the two suits fewer columns.
+        // Tiles of 128 rows and, for fewer columns, of 96.
         for (outputs, rows) in [(1400, 1500), (760, 1792)] {
             let product = Product { norm_epsilon: Some(1e-5), ..Product::new(dtype, 144, outputs, 1) };
             compare(&product, &[(7, 7), (rows, rows - 37)]);
         }
     }
+    // Tiles of 192 rows, whose parts wait in shared memory.
+    compare(&Product { has_residual: true, ..Product::new(Dtype::F32, 144, 4200, 1) }, &[(7, 7), (760, 755)]);
+    // Blocks that do several tiles.
+    let gated = Product { activation: Activation::SwiGlu, ..Product::new(Dtype::Bf16, 144, 2850, 1) };
+    compare(&gated, &[(3, 3), (480, 479)]);
 }
 
 #[test]

@@ -52,6 +52,21 @@ impl KernelRows {
     }
 }
 
+impl<const N: usize> Field for [u64; N] {
+    const ALIGNMENT: usize = 8;
+    fn append(&self, bytes: &mut Vec<u8>) {
+        self.iter().for_each(|word| word.append(bytes));
+    }
+}
+
+/// A structure in another.
+impl Field for Argument {
+    const ALIGNMENT: usize = 8;
+    fn append(&self, bytes: &mut Vec<u8>) {
+        self.words.iter().for_each(|word| word.append(bytes));
+    }
+}
+
 /// Collects fields; each starts at a multiple of its alignment, and the whole ends at one of eight.
 #[derive(Default)]
 pub(super) struct Fields(Vec<u8>);

@@ -11,7 +11,7 @@ use cudarc::driver::{CudaContext, CudaStream};
 
 use super::cubin_cache::CubinCache;
 use super::kernel::{Kernel, SOURCES};
-use super::machine::{KernelLaunch, Machine, Queue};
+use super::machine::{Boxes, KernelLaunch, Machine, Map, Queue};
 use super::nvrtc::{self, Nvrtc};
 use crate::error::{Error, Result};
 
@@ -229,6 +229,34 @@ impl Machine for Gpu {
 
     fn has_clusters(&self) -> bool {
         self.is_hopper_or_later
+    }
+
+    fn map(&self, boxes: Boxes) -> Result<Map> {
+        self.bind()?;
+        let mut map = sys::CUtensorMap { opaque: Map::default() };
+        let sizes = [boxes.words as u64, boxes.rows as u64];
+        let row_bytes = [boxes.words as u64 * 4];
+        let box_sizes = [boxes.box_words as u32, boxes.box_rows as u32];
+        let steps = [1, 1];
+        // SAFETY: every array has as many numbers as a matrix has directions; the call only describes memory.
+        let described = unsafe {
+            sys::cuTensorMapEncodeTiled(
+                &mut map,
+                sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_UINT32,
+                sizes.len() as u32,
+                boxes.address as *mut c_void,
+                sizes.as_ptr(),
+                row_bytes.as_ptr(),
+                box_sizes.as_ptr(),
+                steps.as_ptr(),
+                sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+                sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_NONE,
+                sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            )
+        };
+        described.result().map_err(|error| failure("describing a matrix to the GPU", error))?;
+        Ok(map.opaque)
     }
 
     fn memory(&self) -> Result<(usize, usize)> {

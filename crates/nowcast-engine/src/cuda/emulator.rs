@@ -13,7 +13,7 @@ use libloading::Library;
 use sha2::{Digest, Sha256};
 
 use super::kernel::{HEADERS, Kernel, SOURCES, Source};
-use super::machine::{KernelLaunch, Machine, Queue};
+use super::machine::{Boxes, KernelLaunch, Machine, Map, Queue};
 use crate::error::{Error, Result};
 
 const SHIM: &[Source] = &[
@@ -135,6 +135,14 @@ impl Machine for Emulator {
 
     fn has_clusters(&self) -> bool {
         true
+    }
+
+    fn map(&self, boxes: Boxes) -> Result<Map> {
+        let mut map = Map::default();
+        map[0] = boxes.address;
+        let sizes = [boxes.words, boxes.rows, boxes.box_words, boxes.box_rows];
+        map[1..5].iter_mut().zip(sizes).for_each(|(word, size)| *word = size as u64);
+        Ok(map)
     }
 
     fn memory(&self) -> Result<(usize, usize)> {

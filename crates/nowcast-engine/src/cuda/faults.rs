@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::machine::{KernelLaunch, Machine, Queue};
+use super::machine::{Boxes, KernelLaunch, Machine, Map, Queue};
 use crate::error::{Error, Result};
 
 /// Where a machine can fail.
@@ -166,6 +166,10 @@ impl Machine for FaultyMachine {
 
     fn has_clusters(&self) -> bool {
         self.machine.has_clusters()
+    }
+
+    fn map(&self, boxes: Boxes) -> Result<Map> {
+        self.machine.map(boxes)
     }
 
     fn memory(&self) -> Result<(usize, usize)> {

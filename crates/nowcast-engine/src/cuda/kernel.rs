@@ -20,8 +20,10 @@ pub(super) const HEADERS: &[Source] = sources![
     "random.cuh",
     "linear.cuh",
     "fragments.cuh",
-    "linear_warpgroup.cuh",
     "linear_blocked.cuh",
+    "linear_warpgroup.cuh",
+    "pipeline.cuh",
+    "linear_ring.cuh",
     "linear_streamed.cuh",
     "linear_clustered.cuh",
     "linear_products.cuh",
@@ -75,14 +77,14 @@ macro_rules! kernels {
 
 kernels! {
     "linear_f32.cu":
-        CutRowsF32 = "cut_rows_f32", CutGroupedRowsF32 = "cut_grouped_rows_f32", Group128By128F32 = "group_128_128_f32", Group96By128F32 = "group_96_128_f32", Group64By128F32 = "group_64_128_f32", Block128By128F32 = "block_128_128_f32", Block128By96F32 = "block_128_96_f32",
+        CutRowsF32 = "cut_rows_f32", CutGroupedRowsF32 = "cut_grouped_rows_f32", Ring192F32 = "ring_192_f32", Ring128F32 = "ring_128_f32", Ring96F32 = "ring_96_f32", Block128By128F32 = "block_128_128_f32", Block128By96F32 = "block_128_96_f32",
         Block64By64F32 = "block_64_64_f32", Block32By32F32 = "block_32_32_f32", Small32By32F32 = "small_32_32_f32", StreamF32 = "stream_f32", ClusterF32 = "cluster_f32";
     "linear_tf32.cu":
-        CutRowsTf32 = "cut_rows_tf32", CutGroupedRowsTf32 = "cut_grouped_rows_tf32", Group128By128Tf32 = "group_128_128_tf32", Group96By128Tf32 = "group_96_128_tf32", Group64By128Tf32 = "group_64_128_tf32", Block128By128Tf32 = "block_128_128_tf32",
+        CutRowsTf32 = "cut_rows_tf32", CutGroupedRowsTf32 = "cut_grouped_rows_tf32", Ring192Tf32 = "ring_192_tf32", Ring128Tf32 = "ring_128_tf32", Ring96Tf32 = "ring_96_tf32", Block128By128Tf32 = "block_128_128_tf32",
         Block128By96Tf32 = "block_128_96_tf32", Block64By64Tf32 = "block_64_64_tf32",
         Block32By32Tf32 = "block_32_32_tf32", Small32By32Tf32 = "small_32_32_tf32", StreamTf32 = "stream_tf32", ClusterTf32 = "cluster_tf32";
     "linear_bf16.cu":
-        CutRowsBf16 = "cut_rows_bf16", CutGroupedRowsBf16 = "cut_grouped_rows_bf16", Group128By128Bf16 = "group_128_128_bf16", Group96By128Bf16 = "group_96_128_bf16", Group64By128Bf16 = "group_64_128_bf16", Block128By128Bf16 = "block_128_128_bf16",
+        CutRowsBf16 = "cut_rows_bf16", CutGroupedRowsBf16 = "cut_grouped_rows_bf16", Ring192Bf16 = "ring_192_bf16", Ring128Bf16 = "ring_128_bf16", Ring96Bf16 = "ring_96_bf16", Block128By128Bf16 = "block_128_128_bf16",
         Block128By96Bf16 = "block_128_96_bf16", Block64By64Bf16 = "block_64_64_bf16",
         Block32By32Bf16 = "block_32_32_bf16", Small32By32Bf16 = "small_32_32_bf16", StreamBf16 = "stream_bf16", ClusterBf16 = "cluster_bf16";
     "linear_narrow.cu": LinearNarrow = "linear_narrow";

@@ -22,6 +22,23 @@ pub(super) struct KernelLaunch {
     pub(super) operation: &'static str,
 }
 
+/// A matrix of words of 32 bits in device memory, and the boxes of it that are copied at once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Boxes {
+    pub(super) address: u64,
+    /// Words of a row of the matrix.
+    pub(super) words: usize,
+    /// Rows of the matrix.
+    pub(super) rows: usize,
+    /// Words of a row of a box, at most 256.
+    pub(super) box_words: usize,
+    /// Rows of a box, at most 256.
+    pub(super) box_rows: usize,
+}
+
+/// Boxes as kernels take them, `Map` in pipeline.cuh.
+pub(super) type Map = [u64; 16];
+
 /// A processor that runs our kernels.
 pub(super) trait Machine: Send + Sync {
     /// The machine in words.
@@ -38,6 +55,9 @@ pub(super) trait Machine: Send + Sync {
 
     /// Whether blocks can run side by side and write to each other's shared memory (from architecture 9.0 on).
     fn has_clusters(&self) -> bool;
+
+    /// Boxes for the copy engine that belongs to warpgroups.
+    fn map(&self, boxes: Boxes) -> Result<Map>;
 
     /// Free and total bytes of device memory, whoever uses the rest.
     fn memory(&self) -> Result<(usize, usize)>;

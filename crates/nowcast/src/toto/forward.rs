@@ -277,7 +277,13 @@ impl Forward<'_> {
     }
 
     /// Feeds each predicted patch back until the horizon is reached.
-    fn decode(&mut self, first: Prediction, context_state: Tensor, streams: Tensor, future: Option<Tensor>) -> PathTensors {
+    fn decode(
+        &mut self,
+        first: Prediction,
+        context_state: Tensor,
+        streams: Tensor,
+        future: Option<Tensor>,
+    ) -> PathTensors {
         let model = self.model;
         let paths_rows = self.series.times_samples();
         let paths = self.plan.tensor_of(Element::F64, paths_rows, self.shape.horizon);

@@ -84,6 +84,40 @@ __device__ inline float sigmoid_linear_unit(float x) {
     return x / (exponential_f32(0.0f - x) + 1.0f);
 }
 
+// x / y to nearest, for numbers of ordinary size; the steps of the compiler, without its branch.
+__device__ __forceinline__ float divide_ordinary(float x, float y) {
+#ifdef NOWCAST_SHIM
+    return x / y;
+#else
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(y));
+    inverse = fmaf(inverse, fmaf(-y, inverse, 1.0f), inverse);
+    float quotient = x * inverse;
+    quotient = fmaf(inverse, fmaf(-y, quotient, x), quotient);
+    return fmaf(inverse, fmaf(-y, quotient, x), quotient);
+#endif
+}
+
+// `sigmoid_linear_unit` of some values together, the same digits.
+template <int COUNT>
+__device__ __forceinline__ void sigmoid_linear_units(float (&values)[COUNT]) {
+    float results[COUNT];
+    bool ordinary = true;
+#pragma unroll
+    for (int index = 0; index < COUNT; index++) {
+        float x = values[index];
+        ordinary = ordinary && x > -40.0f && x < 1e18f && fabsf(x) > 1e-18f;
+        results[index] = divide_ordinary(x, exponential_f32(0.0f - x) + 1.0f);
+    }
+    // One branch for all of them.
+    if (!ordinary) {
+#pragma unroll
+        for (int index = 0; index < COUNT; index++) results[index] = sigmoid_linear_unit(values[index]);
+    }
+#pragma unroll
+    for (int index = 0; index < COUNT; index++) values[index] = results[index];
+}
+
 // Place of a column in the output and in the residual, or -1 if it is not wanted.
 __device__ inline i64 place_of(const Linear& call, i64 row, int column) {
     column -= call.first_column;

@@ -2,10 +2,9 @@
 //
 // A warp owns `2 * M` bands of weights times `N` bands of rows. Warps stand `ACROSS` the weights, `DOWN` the rows, and, to
 // keep more of the GPU busy where rows are few, `DEPTH` parts deep; then every part has a ring of stages of its own.
-// GROUPED lets four warps together multiply by all rows of the block.
 #pragma once
 
-#include "linear_warpgroup.cuh"
+#include "fragments.cuh"
 
 struct RowFragments {
     // [rows, inputs]
@@ -38,50 +37,61 @@ __device__ __forceinline__ void cut_rows(const RowFragments& call) {
     }
 }
 
-// Writes the results of a block whose sums lie in shared memory, `[DEPTH, ROWS, WIDTH + 4]`. A thread keeps its column.
+// Writes the results of a block whose sums lie in shared memory, `[DEPTH, ROWS, WIDTH + 4]`, and are to be multiplied by
+// the scales of its rows. A thread keeps its column.
 template <int WIDTH, int ROWS, int DEPTH, int THREADS, bool GATED>
-__device__ __forceinline__ void finish_rows(const Product& call, const float* sums, int first_row, int rows, int first_band) {
-    const int OUTPUTS = GATED ? WIDTH / 2 : WIDTH, STRIDE = WIDTH + 4, STEP = THREADS / OUTPUTS, TOGETHER = 4;
+__device__ __forceinline__ void finish_rows(const Product& call, const float* sums, const float* row_scales, int first_row, int rows,
+                                            int first_band) {
+    const int OUTPUTS = GATED ? WIDTH / 2 : WIDTH, STRIDE = WIDTH + 4, STEP = THREADS / OUTPUTS, TOGETHER = GATED ? 8 : 16;
     int column = threadIdx.x % OUTPUTS, start = threadIdx.x / OUTPUTS;
     // A gate's band stands before that of its values.
     int low = GATED ? column / BAND * 2 * BAND + column % BAND : column, high = GATED ? low + BAND : low;
     int band = first_band + low / BAND;
-    if (start >= STEP || band >= call.end_band) return;
+    int output = (GATED ? band / 2 : band) * BAND + column % BAND - call.first_column;
+    if (start >= STEP || band >= call.end_band || output < 0 || output >= call.columns) return;
     ColumnPair columns = load_columns(call, band, band + high / BAND - low / BAND, column % BAND);
-    int output = (GATED ? band / 2 : band) * BAND + column % BAND;
+    const float* row = sums + start * STRIDE;
+    row_scales += start;
+    i64 place = (i64)(first_row + start) * call.columns + output, step = (i64)STEP * call.columns;
+    float* to = call.output + place;
+    const float* residual = call.residual ? call.residual + place : nullptr;
 #pragma unroll 1
     for (; start < rows; start += STEP * TOGETHER) {
-        // Loads of some rows are on their way together.
-        float scales[TOGETHER], residuals[TOGETHER];
-        i64 places[TOGETHER];
+        // Some rows together, step by step, so that none waits for another.
+        bool inside[TOGETHER];
+        float scales[TOGETHER], residuals[TOGETHER], lows[TOGETHER], highs[TOGETHER];
 #pragma unroll
         for (int next = 0; next < TOGETHER; next++) {
-            int row = start + next * STEP;
-            bool inside = row < rows;
-            scales[next] = call.row_scale[first_row + (inside ? row : 0)];
-            places[next] = inside ? place_of_result(call, first_row + row, output) : -1;
-            residuals[next] = residual_at(call, places[next]);
-        }
-#pragma unroll
-        for (int next = 0; next < TOGETHER; next++) {
-            const float* row = sums + (start + next * STEP < rows ? start + next * STEP : 0) * STRIDE;
-            float low_sum = row[low], high_sum = row[high];
+            inside[next] = start + next * STEP < rows;
+            scales[next] = inside[next] ? row_scales[next * STEP] : 0.0f;
+            residuals[next] = inside[next] && residual ? residual[next * step] : 0.0f;
+            const float* from = row + (inside[next] ? next * STEP * STRIDE : 0);
+            lows[next] = from[low], highs[next] = from[high];
 #pragma unroll
             for (int depth = 1; depth < DEPTH; depth++) {
-                low_sum += row[depth * ROWS * STRIDE + low];
-                high_sum += row[depth * ROWS * STRIDE + high];
+                lows[next] += from[depth * ROWS * STRIDE + low];
+                highs[next] += from[depth * ROWS * STRIDE + high];
             }
-            float result = low_sum * columns.scale_low * scales[next] + columns.bias_low;
-            if (GATED) {
-                result = sigmoid_linear_unit(result) * (high_sum * columns.scale_high * scales[next] + columns.bias_high);
-            }
-            write_result(call, places[next], result, residuals[next]);
         }
+#pragma unroll
+        for (int next = 0; next < TOGETHER; next++) {
+            // The column's scale first: a row's may be too large for the bare sum.
+            lows[next] = lows[next] * columns.scale_low * scales[next] + columns.bias_low;
+            if (GATED) highs[next] = highs[next] * columns.scale_high * scales[next] + columns.bias_high;
+        }
+        if (GATED) sigmoid_linear_units<TOGETHER>(lows);
+#pragma unroll
+        for (int next = 0; next < TOGETHER; next++) {
+            float result = GATED ? lows[next] * highs[next] : lows[next];
+            if (inside[next]) to[next * step] = residual ? result + residuals[next] : result;
+        }
+        row += STEP * TOGETHER * STRIDE, row_scales += STEP * TOGETHER, to += TOGETHER * step;
+        if (residual) residual += TOGETHER * step;
     }
 }
 
 // Grid: blocks of rows, blocks of weights.
-template <int FORMAT, int M, int N, int ACROSS, int DOWN, int DEPTH, int STAGES, bool GROUPED>
+template <int FORMAT, int M, int N, int ACROSS, int DOWN, int DEPTH, int STAGES>
 __device__ __forceinline__ void multiply_block(const Product& call) {
     const int PIECES = Pieces<FORMAT>::COUNT, LINK_SIZE = PIECES * 32;
     const int GROUP = 32 * ACROSS * DOWN, THREADS = GROUP * DEPTH;
@@ -156,7 +166,6 @@ __device__ __forceinline__ void multiply_block(const Product& call) {
     clear(totals);
     for (int turn = 0; turn < turns; turn++) {
         wait_for_copies<STAGES - 2>();
-        if (GROUPED) publish_copies();
         __syncthreads();
         copy(first_link + turn + STAGES - 1, true, true);
         end_copies();
@@ -164,31 +173,21 @@ __device__ __forceinline__ void multiply_block(const Product& call) {
         if (link >= end_link) continue;
         const uint4* weights = ring + turn % STAGES * BANDS * LINK_SIZE + across * 2 * M * LINK_SIZE + lane;
         const uint4* values = ring + turn % STAGES * BANDS * LINK_SIZE + (WEIGHT_BANDS + down * N) * LINK_SIZE + lane;
-        if constexpr (GROUPED) {
-            uint4 left[PIECES][2];
+        clear(chains);
 #pragma unroll
-            for (int piece = 0; piece < PIECES; piece++) {
-                left[piece][0] = weights[piece * 32];
-                left[piece][1] = weights[LINK_SIZE + piece * 32];
-            }
-            multiply_in_groups<FORMAT, N>(chains[0], left, ring + turn % STAGES * BANDS * LINK_SIZE + WEIGHT_BANDS * LINK_SIZE);
-        } else {
-            clear(chains);
+        for (int piece = 0; piece < PIECES; piece++) {
+            uint4 left[2 * M], right[N];
 #pragma unroll
-            for (int piece = 0; piece < PIECES; piece++) {
-                uint4 left[2 * M], right[N];
+            for (int m = 0; m < 2 * M; m++) left[m] = weights[m * LINK_SIZE + piece * 32];
 #pragma unroll
-                for (int m = 0; m < 2 * M; m++) left[m] = weights[m * LINK_SIZE + piece * 32];
+            for (int n = 0; n < N; n++) right[n] = values[n * LINK_SIZE + piece * 32];
 #pragma unroll
-                for (int n = 0; n < N; n++) right[n] = values[n * LINK_SIZE + piece * 32];
+            for (int round = 0; round < Pieces<FORMAT>::ROUNDS; round++) {
 #pragma unroll
-                for (int round = 0; round < Pieces<FORMAT>::ROUNDS; round++) {
+                for (int m = 0; m < M; m++) {
 #pragma unroll
-                    for (int m = 0; m < M; m++) {
-#pragma unroll
-                        for (int n = 0; n < N; n++) {
-                            multiply_round<FORMAT>(round, chains[m][n], left[2 * m], left[2 * m + 1], right[n]);
-                        }
+                    for (int n = 0; n < N; n++) {
+                        multiply_round<FORMAT>(round, chains[m][n], left[2 * m], left[2 * m + 1], right[n]);
                     }
                 }
             }
@@ -226,8 +225,8 @@ __device__ __forceinline__ void multiply_block(const Product& call) {
     __syncthreads();
     int first_row = first_row_band * BAND, block_rows = rows - first_row < ROWS ? rows - first_row : ROWS;
     if (call.gated) {
-        finish_rows<WIDTH, ROWS, DEPTH, THREADS, true>(call, memory, first_row, block_rows, first_band);
+        finish_rows<WIDTH, ROWS, DEPTH, THREADS, true>(call, memory, call.row_scale + first_row, first_row, block_rows, first_band);
     } else {
-        finish_rows<WIDTH, ROWS, DEPTH, THREADS, false>(call, memory, first_row, block_rows, first_band);
+        finish_rows<WIDTH, ROWS, DEPTH, THREADS, false>(call, memory, call.row_scale + first_row, first_row, block_rows, first_band);
     }
 }

@@ -14,161 +14,44 @@
 #endif
 
 #if HAS_WARPGROUPS
+// The sums of eight rows of the right operand, as operands of an instruction, and their names there.
+#define SUMS(n) "+f"(sums[n][0]), "+f"(sums[n][1]), "+f"(sums[n][2]), "+f"(sums[n][3])
+#define SUMS_48 \
+    SUMS(0), SUMS(1), SUMS(2), SUMS(3), SUMS(4), SUMS(5)
+#define NAMES_48 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, " \
+    "%23"
+#define SUMS_64 \
+    SUMS_48, SUMS(6), SUMS(7)
+#define NAMES_64 \
+    NAMES_48 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define SUMS_96 \
+    SUMS_64, SUMS(8), SUMS(9), SUMS(10), SUMS(11)
+#define NAMES_96 \
+    NAMES_64 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+
 // Rows of the right operand, and whether values are bf16.
 template <int ROWS, bool BRAINS>
 struct Warpgroup;
 
-template <>
-struct Warpgroup<64, false> {
-    static __device__ __forceinline__ void multiply(float (*sums)[4], u32 a0, u32 a1, u32 a2, u32 a3, u64 right, int adds) {
-        asm volatile(
-            "{ .reg .pred adds; setp.ne.b32 adds, %37, 0;"
-            "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31}, "
-            "{%32, %33, %34, %35}, %36, adds, 1, 1, 0; }"
-            : "+f"(sums[0][0]), "+f"(sums[0][1]), "+f"(sums[0][2]), "+f"(sums[0][3]),
-          "+f"(sums[1][0]), "+f"(sums[1][1]), "+f"(sums[1][2]), "+f"(sums[1][3]),
-          "+f"(sums[2][0]), "+f"(sums[2][1]), "+f"(sums[2][2]), "+f"(sums[2][3]),
-          "+f"(sums[3][0]), "+f"(sums[3][1]), "+f"(sums[3][2]), "+f"(sums[3][3]),
-          "+f"(sums[4][0]), "+f"(sums[4][1]), "+f"(sums[4][2]), "+f"(sums[4][3]),
-          "+f"(sums[5][0]), "+f"(sums[5][1]), "+f"(sums[5][2]), "+f"(sums[5][3]),
-          "+f"(sums[6][0]), "+f"(sums[6][1]), "+f"(sums[6][2]), "+f"(sums[6][3]),
-          "+f"(sums[7][0]), "+f"(sums[7][1]), "+f"(sums[7][2]), "+f"(sums[7][3])
-            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(right), "r"(adds));
+#define WARPGROUP(rows, brains, type, left, right, adding)                                                             \
+    template <>                                                                                                        \
+    struct Warpgroup<rows, brains> {                                                                                   \
+        static __device__ __forceinline__ void multiply(float (*sums)[4], u32 a0, u32 a1, u32 a2, u32 a3, u64 place,   \
+                                                        int adds) {                                                    \
+            asm volatile("{ .reg .pred adds; setp.ne.b32 adds, " adding ", 0;"                                         \
+                         "wgmma.mma_async.sync.aligned.m64n" #rows "k16.f32." type "." type " {" NAMES_##rows "}, {"   \
+                         left "}, " right ", adds, 1, 1, 0; }"                                                         \
+                         : SUMS_##rows                                                                                 \
+                         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(place), "r"(adds));                                 \
+        }                                                                                                              \
     }
-};
-
-template <>
-struct Warpgroup<64, true> {
-    static __device__ __forceinline__ void multiply(float (*sums)[4], u32 a0, u32 a1, u32 a2, u32 a3, u64 right, int adds) {
-        asm volatile(
-            "{ .reg .pred adds; setp.ne.b32 adds, %37, 0;"
-            "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31}, "
-            "{%32, %33, %34, %35}, %36, adds, 1, 1, 0; }"
-            : "+f"(sums[0][0]), "+f"(sums[0][1]), "+f"(sums[0][2]), "+f"(sums[0][3]),
-          "+f"(sums[1][0]), "+f"(sums[1][1]), "+f"(sums[1][2]), "+f"(sums[1][3]),
-          "+f"(sums[2][0]), "+f"(sums[2][1]), "+f"(sums[2][2]), "+f"(sums[2][3]),
-          "+f"(sums[3][0]), "+f"(sums[3][1]), "+f"(sums[3][2]), "+f"(sums[3][3]),
-          "+f"(sums[4][0]), "+f"(sums[4][1]), "+f"(sums[4][2]), "+f"(sums[4][3]),
-          "+f"(sums[5][0]), "+f"(sums[5][1]), "+f"(sums[5][2]), "+f"(sums[5][3]),
-          "+f"(sums[6][0]), "+f"(sums[6][1]), "+f"(sums[6][2]), "+f"(sums[6][3]),
-          "+f"(sums[7][0]), "+f"(sums[7][1]), "+f"(sums[7][2]), "+f"(sums[7][3])
-            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(right), "r"(adds));
-    }
-};
-
-template <>
-struct Warpgroup<96, false> {
-    static __device__ __forceinline__ void multiply(float (*sums)[4], u32 a0, u32 a1, u32 a2, u32 a3, u64 right, int adds) {
-        asm volatile(
-            "{ .reg .pred adds; setp.ne.b32 adds, %53, 0;"
-            "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, "
-            "{%48, %49, %50, %51}, %52, adds, 1, 1, 0; }"
-            : "+f"(sums[0][0]), "+f"(sums[0][1]), "+f"(sums[0][2]), "+f"(sums[0][3]),
-          "+f"(sums[1][0]), "+f"(sums[1][1]), "+f"(sums[1][2]), "+f"(sums[1][3]),
-          "+f"(sums[2][0]), "+f"(sums[2][1]), "+f"(sums[2][2]), "+f"(sums[2][3]),
-          "+f"(sums[3][0]), "+f"(sums[3][1]), "+f"(sums[3][2]), "+f"(sums[3][3]),
-          "+f"(sums[4][0]), "+f"(sums[4][1]), "+f"(sums[4][2]), "+f"(sums[4][3]),
-          "+f"(sums[5][0]), "+f"(sums[5][1]), "+f"(sums[5][2]), "+f"(sums[5][3]),
-          "+f"(sums[6][0]), "+f"(sums[6][1]), "+f"(sums[6][2]), "+f"(sums[6][3]),
-          "+f"(sums[7][0]), "+f"(sums[7][1]), "+f"(sums[7][2]), "+f"(sums[7][3]),
-          "+f"(sums[8][0]), "+f"(sums[8][1]), "+f"(sums[8][2]), "+f"(sums[8][3]),
-          "+f"(sums[9][0]), "+f"(sums[9][1]), "+f"(sums[9][2]), "+f"(sums[9][3]),
-          "+f"(sums[10][0]), "+f"(sums[10][1]), "+f"(sums[10][2]), "+f"(sums[10][3]),
-          "+f"(sums[11][0]), "+f"(sums[11][1]), "+f"(sums[11][2]), "+f"(sums[11][3])
-            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(right), "r"(adds));
-    }
-};
-
-template <>
-struct Warpgroup<96, true> {
-    static __device__ __forceinline__ void multiply(float (*sums)[4], u32 a0, u32 a1, u32 a2, u32 a3, u64 right, int adds) {
-        asm volatile(
-            "{ .reg .pred adds; setp.ne.b32 adds, %53, 0;"
-            "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, "
-            "{%48, %49, %50, %51}, %52, adds, 1, 1, 0; }"
-            : "+f"(sums[0][0]), "+f"(sums[0][1]), "+f"(sums[0][2]), "+f"(sums[0][3]),
-          "+f"(sums[1][0]), "+f"(sums[1][1]), "+f"(sums[1][2]), "+f"(sums[1][3]),
-          "+f"(sums[2][0]), "+f"(sums[2][1]), "+f"(sums[2][2]), "+f"(sums[2][3]),
-          "+f"(sums[3][0]), "+f"(sums[3][1]), "+f"(sums[3][2]), "+f"(sums[3][3]),
-          "+f"(sums[4][0]), "+f"(sums[4][1]), "+f"(sums[4][2]), "+f"(sums[4][3]),
-          "+f"(sums[5][0]), "+f"(sums[5][1]), "+f"(sums[5][2]), "+f"(sums[5][3]),
-          "+f"(sums[6][0]), "+f"(sums[6][1]), "+f"(sums[6][2]), "+f"(sums[6][3]),
-          "+f"(sums[7][0]), "+f"(sums[7][1]), "+f"(sums[7][2]), "+f"(sums[7][3]),
-          "+f"(sums[8][0]), "+f"(sums[8][1]), "+f"(sums[8][2]), "+f"(sums[8][3]),
-          "+f"(sums[9][0]), "+f"(sums[9][1]), "+f"(sums[9][2]), "+f"(sums[9][3]),
-          "+f"(sums[10][0]), "+f"(sums[10][1]), "+f"(sums[10][2]), "+f"(sums[10][3]),
-          "+f"(sums[11][0]), "+f"(sums[11][1]), "+f"(sums[11][2]), "+f"(sums[11][3])
-            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(right), "r"(adds));
-    }
-};
-
-template <>
-struct Warpgroup<128, false> {
-    static __device__ __forceinline__ void multiply(float (*sums)[4], u32 a0, u32 a1, u32 a2, u32 a3, u64 right, int adds) {
-        asm volatile(
-            "{ .reg .pred adds; setp.ne.b32 adds, %69, 0;"
-            "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-            "{%64, %65, %66, %67}, %68, adds, 1, 1, 0; }"
-            : "+f"(sums[0][0]), "+f"(sums[0][1]), "+f"(sums[0][2]), "+f"(sums[0][3]),
-          "+f"(sums[1][0]), "+f"(sums[1][1]), "+f"(sums[1][2]), "+f"(sums[1][3]),
-          "+f"(sums[2][0]), "+f"(sums[2][1]), "+f"(sums[2][2]), "+f"(sums[2][3]),
-          "+f"(sums[3][0]), "+f"(sums[3][1]), "+f"(sums[3][2]), "+f"(sums[3][3]),
-          "+f"(sums[4][0]), "+f"(sums[4][1]), "+f"(sums[4][2]), "+f"(sums[4][3]),
-          "+f"(sums[5][0]), "+f"(sums[5][1]), "+f"(sums[5][2]), "+f"(sums[5][3]),
-          "+f"(sums[6][0]), "+f"(sums[6][1]), "+f"(sums[6][2]), "+f"(sums[6][3]),
-          "+f"(sums[7][0]), "+f"(sums[7][1]), "+f"(sums[7][2]), "+f"(sums[7][3]),
-          "+f"(sums[8][0]), "+f"(sums[8][1]), "+f"(sums[8][2]), "+f"(sums[8][3]),
-          "+f"(sums[9][0]), "+f"(sums[9][1]), "+f"(sums[9][2]), "+f"(sums[9][3]),
-          "+f"(sums[10][0]), "+f"(sums[10][1]), "+f"(sums[10][2]), "+f"(sums[10][3]),
-          "+f"(sums[11][0]), "+f"(sums[11][1]), "+f"(sums[11][2]), "+f"(sums[11][3]),
-          "+f"(sums[12][0]), "+f"(sums[12][1]), "+f"(sums[12][2]), "+f"(sums[12][3]),
-          "+f"(sums[13][0]), "+f"(sums[13][1]), "+f"(sums[13][2]), "+f"(sums[13][3]),
-          "+f"(sums[14][0]), "+f"(sums[14][1]), "+f"(sums[14][2]), "+f"(sums[14][3]),
-          "+f"(sums[15][0]), "+f"(sums[15][1]), "+f"(sums[15][2]), "+f"(sums[15][3])
-            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(right), "r"(adds));
-    }
-};
-
-template <>
-struct Warpgroup<128, true> {
-    static __device__ __forceinline__ void multiply(float (*sums)[4], u32 a0, u32 a1, u32 a2, u32 a3, u64 right, int adds) {
-        asm volatile(
-            "{ .reg .pred adds; setp.ne.b32 adds, %69, 0;"
-            "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-            "{%64, %65, %66, %67}, %68, adds, 1, 1, 0; }"
-            : "+f"(sums[0][0]), "+f"(sums[0][1]), "+f"(sums[0][2]), "+f"(sums[0][3]),
-          "+f"(sums[1][0]), "+f"(sums[1][1]), "+f"(sums[1][2]), "+f"(sums[1][3]),
-          "+f"(sums[2][0]), "+f"(sums[2][1]), "+f"(sums[2][2]), "+f"(sums[2][3]),
-          "+f"(sums[3][0]), "+f"(sums[3][1]), "+f"(sums[3][2]), "+f"(sums[3][3]),
-          "+f"(sums[4][0]), "+f"(sums[4][1]), "+f"(sums[4][2]), "+f"(sums[4][3]),
-          "+f"(sums[5][0]), "+f"(sums[5][1]), "+f"(sums[5][2]), "+f"(sums[5][3]),
-          "+f"(sums[6][0]), "+f"(sums[6][1]), "+f"(sums[6][2]), "+f"(sums[6][3]),
-          "+f"(sums[7][0]), "+f"(sums[7][1]), "+f"(sums[7][2]), "+f"(sums[7][3]),
-          "+f"(sums[8][0]), "+f"(sums[8][1]), "+f"(sums[8][2]), "+f"(sums[8][3]),
-          "+f"(sums[9][0]), "+f"(sums[9][1]), "+f"(sums[9][2]), "+f"(sums[9][3]),
-          "+f"(sums[10][0]), "+f"(sums[10][1]), "+f"(sums[10][2]), "+f"(sums[10][3]),
-          "+f"(sums[11][0]), "+f"(sums[11][1]), "+f"(sums[11][2]), "+f"(sums[11][3]),
-          "+f"(sums[12][0]), "+f"(sums[12][1]), "+f"(sums[12][2]), "+f"(sums[12][3]),
-          "+f"(sums[13][0]), "+f"(sums[13][1]), "+f"(sums[13][2]), "+f"(sums[13][3]),
-          "+f"(sums[14][0]), "+f"(sums[14][1]), "+f"(sums[14][2]), "+f"(sums[14][3]),
-          "+f"(sums[15][0]), "+f"(sums[15][1]), "+f"(sums[15][2]), "+f"(sums[15][3])
-            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(right), "r"(adds));
-    }
-};
+WARPGROUP(48, false, "f16", "%24, %25, %26, %27", "%28", "%29");
+WARPGROUP(48, true, "bf16", "%24, %25, %26, %27", "%28", "%29");
+WARPGROUP(64, false, "f16", "%32, %33, %34, %35", "%36", "%37");
+WARPGROUP(64, true, "bf16", "%32, %33, %34, %35", "%36", "%37");
+WARPGROUP(96, false, "f16", "%48, %49, %50, %51", "%52", "%53");
+WARPGROUP(96, true, "bf16", "%48, %49, %50, %51", "%52", "%53");
 
 // Where a right operand lies: its address, the bytes from one eight inputs to the next, and from one band to the next.
 __device__ __forceinline__ u64 describe(const void* start, u32 band_bytes) {
@@ -177,16 +60,10 @@ __device__ __forceinline__ u64 describe(const void* start, u32 band_bytes) {
 }
 #endif
 
-// Lets warpgroups see what this thread has copied; before a barrier.
-__device__ __forceinline__ void publish_copies() {
-#if HAS_WARPGROUPS
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
-}
-
-// One chain: a link of two bands of weights for each warp, times `N` bands of rows.
+// Begins one chain: a link of two bands of weights for each warp, times `N` bands of rows. Until `wait_for_groups` the
+// sums are not to be touched.
 template <int FORMAT, int N>
-__device__ __forceinline__ void multiply_in_groups(float (*sums)[4], const uint4 (*left)[2], const uint4* right) {
+__device__ __forceinline__ void start_in_groups(float (*sums)[4], const uint4 (*left)[2], const uint4* right) {
     const int PIECES = Pieces<FORMAT>::COUNT, ROUNDS = Pieces<FORMAT>::ROUNDS;
 #if HAS_WARPGROUPS
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -217,6 +94,16 @@ __device__ __forceinline__ void multiply_in_groups(float (*sums)[4], const uint4
     }
 #if HAS_WARPGROUPS
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#endif
+}
+
+// Waits until all chains but the `LEFT` begun last are made; these sums are among them.
+template <int LEFT, int N>
+__device__ __forceinline__ void wait_for_groups(float (&sums)[N][4]) {
+#if HAS_WARPGROUPS
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+    // Whoever uses the sums stays behind.
+#pragma unroll
+    for (int n = 0; n < N; n++) asm volatile("" : "+f"(sums[n][0]), "+f"(sums[n][1]), "+f"(sums[n][2]), "+f"(sums[n][3])::"memory");
 #endif
 }

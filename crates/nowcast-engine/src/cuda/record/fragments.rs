@@ -1,8 +1,9 @@
 //! Products on tensor cores: which kernel, which tile. No choice here changes a digit.
 
 use super::{Recorder, Shape, int, rows};
-use crate::cuda::argument::{KernelRows, argument};
+use crate::cuda::argument::{Argument, KernelRows, argument};
 use crate::cuda::kernel::Kernel;
+use crate::cuda::machine::{Boxes, Map};
 use crate::cuda::weights::{BAND, Format, Fragments, LINK};
 use crate::error::{Error, Result};
 use crate::operation::Linear;
@@ -25,10 +26,17 @@ argument! {
     }
 }
 
+argument! {
+    /// `RingProduct` in linear_ring.cuh.
+    RingArgument { weights: Map, values: Map, product: Argument, reserved: [u64; 6] }
+}
+
 /// A product of more rows than are streamed.
 struct Blocked {
     argument: ProductArgument,
     format: Format,
+    /// Bands of the whole matrix.
+    bands: usize,
     /// Rows and columns at full capacity.
     most: usize,
     columns: usize,
@@ -38,6 +46,7 @@ const NAME: &str = "Linear";
 /// Rows up to which weights are streamed past them.
 const MOST_STREAMED_ROWS: usize = BAND;
 const STREAM_THREADS: usize = 256;
+const RING_THREADS: usize = 384;
 /// Parts that the links are summed in; `PARTS` in fragments.cuh.
 const PARTS: usize = 4;
 /// Blocks of a cluster, one for each part; `CLUSTER` in cluster.cuh.
@@ -72,43 +81,43 @@ struct Tile {
 /// From the largest to the smallest; the last fits every GPU.
 const TILES: [Tile; 8] = [
     Tile {
-        kernels: [Kernel::Group128By128F32, Kernel::Group128By128Tf32, Kernel::Group128By128Bf16],
+        kernels: [Kernel::Ring192F32, Kernel::Ring192Tf32, Kernel::Ring192Bf16],
         columns: 128,
-        rows: 128,
-        threads: 256,
-        depth: 1,
-        stages: 4,
-        short_stages: 4,
-        resident: 1,
-        grouped: true,
-        speed: 1.9,
-        alone: 1.9,
-    },
-    Tile {
-        kernels: [Kernel::Group96By128F32, Kernel::Group96By128Tf32, Kernel::Group96By128Bf16],
-        columns: 128,
-        rows: 96,
-        threads: 256,
-        depth: 1,
-        stages: 2,
-        short_stages: 4,
-        resident: 2,
-        grouped: true,
-        speed: 2.25,
-        alone: 1.5,
-    },
-    Tile {
-        kernels: [Kernel::Group64By128F32, Kernel::Group64By128Tf32, Kernel::Group64By128Bf16],
-        columns: 128,
-        rows: 64,
-        threads: 256,
+        rows: 192,
+        threads: RING_THREADS,
         depth: 1,
         stages: 3,
         short_stages: 6,
-        resident: 2,
+        resident: 1,
         grouped: true,
-        speed: 1.8,
-        alone: 1.3,
+        speed: 2.28,
+        alone: 2.28,
+    },
+    Tile {
+        kernels: [Kernel::Ring128F32, Kernel::Ring128Tf32, Kernel::Ring128Bf16],
+        columns: 128,
+        rows: 128,
+        threads: RING_THREADS,
+        depth: 1,
+        stages: 4,
+        short_stages: 8,
+        resident: 1,
+        grouped: true,
+        speed: 2.29,
+        alone: 2.29,
+    },
+    Tile {
+        kernels: [Kernel::Ring96F32, Kernel::Ring96Tf32, Kernel::Ring96Bf16],
+        columns: 128,
+        rows: 96,
+        threads: RING_THREADS,
+        depth: 1,
+        stages: 6,
+        short_stages: 12,
+        resident: 1,
+        grouped: true,
+        speed: 1.96,
+        alone: 1.96,
     },
     Tile {
         kernels: [Kernel::Block128By128F32, Kernel::Block128By128Tf32, Kernel::Block128By128Bf16],
@@ -183,8 +192,10 @@ impl Tile {
         let ring = self.depth * stages * (self.columns + self.rows) / BAND * format.link_bytes();
         // A gap behind every row keeps rows in different banks.
         let results = (self.columns + 4) * self.rows * size_of::<f32>();
+        // A ring of links that are sent has barriers, and its rows' scales beside it.
+        let sent = if self.grouped { self.rows * size_of::<f32>() + 2 * stages * size_of::<u64>() } else { 0 };
         // One part's sums wait behind the ring; those of several meet in its place.
-        if self.depth == 1 { ring + results } else { ring.max(self.depth * results) }
+        if self.depth == 1 { ring + results + sent } else { ring.max(self.depth * results) }
     }
 
     fn grid(&self, rows: usize, columns: usize) -> [usize; 3] {
@@ -251,14 +262,15 @@ impl Recorder<'_> {
                 return self.launch(NAME, kernel, shape, argument);
             }
         }
-        let blocked = Blocked { argument, format: matrix.format, most, columns: bands * BAND };
+        let (format, columns) = (matrix.format, bands * BAND);
+        let blocked = Blocked { argument, format, bands: matrix.bands, most, columns };
         let tile = self.tile(&blocked)?;
         self.blocked(&blocked, tile)
     }
 
     /// Rows are cut into fragments, then multiplied.
     fn blocked(&mut self, product: &Blocked, tile: &Tile) -> Result<()> {
-        let &Blocked { ref argument, format, most, columns } = product;
+        let &Blocked { ref argument, format, most, columns, .. } = product;
         let cut = RowFragmentsArgument {
             input: argument.input,
             fragments: self.row_fragments,
@@ -276,15 +288,37 @@ impl Recorder<'_> {
             false => [Kernel::CutRowsF32, Kernel::CutRowsTf32, Kernel::CutRowsBf16],
         };
         self.launch(NAME, kernels[format as usize], shape, cut)?;
-        let shape =
-            Shape { grid: tile.grid(most, columns), threads: tile.threads, shared_bytes: tile.shared_bytes(format) };
-        self.launch(NAME, tile.kernels[format as usize], shape, argument.clone())
+        let (kernel, threads) = (tile.kernels[format as usize], tile.threads);
+        let (grid, shared_bytes) = (tile.grid(most, columns), tile.shared_bytes(format));
+        if !tile.grouped {
+            return self.launch(NAME, kernel, Shape { grid, threads, shared_bytes }, argument.clone());
+        }
+        // Blocks do one tile after the other.
+        let blocks = (grid[0] * grid[1]).min(self.weights.machine.multiprocessors());
+        let shape = Shape { grid: [blocks, 1, 1], threads, shared_bytes };
+        let ring = self.ring_argument(product, tile)?;
+        self.launch(NAME, kernel, shape, ring)
+    }
+
+    /// The argument of a product whose links are sent box by box.
+    fn ring_argument(&self, product: &Blocked, tile: &Tile) -> Result<RingArgument> {
+        let &Blocked { ref argument, format, bands, most, .. } = product;
+        let box_words = format.link_bytes() / 4;
+        let words = argument.links as usize * box_words;
+        let boxes =
+            |address, rows, box_rows| self.weights.machine.map(Boxes { address, words, rows, box_words, box_rows });
+        Ok(RingArgument {
+            weights: boxes(argument.weight, bands, tile.columns / BAND)?,
+            values: boxes(argument.row_fragments, most.div_ceil(BAND), tile.rows / BAND)?,
+            product: argument.clone().into(),
+            reserved: [0; 6],
+        })
     }
 
     /// The tile that takes the least time, measured or by its cost.
     fn tile(&mut self, product: &Blocked) -> Result<&'static Tile> {
         let weights = self.weights;
-        let &Blocked { ref argument, format, most, columns } = product;
+        let &Blocked { ref argument, format, most, columns, .. } = product;
         let machine = &weights.machine;
         let grouped = weights.settings.warpgroups && machine.has_warpgroups();
         let fits =

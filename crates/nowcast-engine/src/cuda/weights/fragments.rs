@@ -42,7 +42,7 @@ pub(in crate::cuda) struct Fragments {
     pub(in crate::cuda) inputs: usize,
     pub(in crate::cuda) links: usize,
     pub(in crate::cuda) gated: bool,
-    bands: usize,
+    pub(in crate::cuda) bands: usize,
     /// With scales and bias.
     pub(super) bytes: usize,
 }

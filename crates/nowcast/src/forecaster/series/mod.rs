@@ -280,8 +280,7 @@ impl Run<'_> {
             Output::Paths(PathTensors { rounded, .. }) => {
                 let horizon = self.options.horizon;
                 let rows = self.batch.len() * self.shape.variates;
-                let paths: Vec<_> =
-                    (0..rows).map(|_| Mutex::new(Vec::with_capacity(self.samples * horizon))).collect();
+                let paths: Vec<_> = (0..rows).map(|_| Mutex::new(Vec::with_capacity(self.samples * horizon))).collect();
                 for first in (0..self.samples).step_by(self.shape.capacity.samples) {
                     let live_samples = self.shape.capacity.samples.min(self.samples - first);
                     launch.live.samples = live_samples;

@@ -19,7 +19,7 @@ const size_t STACK = 64 * 1024;
 const size_t DYNAMIC_BYTES = 232 * 1024;
 const unsigned MOST_BLOCKS = 4;
 
-enum State { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, AT_CLUSTER_BARRIER, DONE };
+enum State { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, AT_CLUSTER_BARRIER, AT_FIRST_THREADS_BARRIER, AT_PHASE, DONE };
 
 #if defined(__x86_64__)
 // Saves the registers a call preserves on one stack and takes them from another.
@@ -56,6 +56,9 @@ Place places[MOST_THREADS];
 Place scheduler;
 char* stacks;
 unsigned exchange[MOST_THREADS];
+unsigned first_threads;
+const Phase* phases[MOST_THREADS];
+unsigned parities[MOST_THREADS];
 float operands[MOST_THREADS][12];
 // Threads of the blocks that run side by side, and of one of them.
 unsigned current, threads, block_threads;
@@ -122,6 +125,17 @@ bool release_at(State barrier, unsigned first, unsigned last) {
     return released;
 }
 
+// Lets all threads from `first` to `last` go whose phase has ended; true if there are any.
+bool release_waiting(unsigned first, unsigned last) {
+    bool released = false;
+    for (unsigned index = first; index < last; index++) {
+        if (states[index] != AT_PHASE || phases[index]->parity == parities[index]) continue;
+        states[index] = READY;
+        released = true;
+    }
+    return released;
+}
+
 // Lets go whoever waits for nobody any more; false where all are done.
 bool release() {
     bool any_left = false;
@@ -131,6 +145,8 @@ bool release() {
     for (unsigned first = 0; first < threads; first += block_threads) {
         unsigned end = first + block_threads;
         released |= release_at(AT_BLOCK_BARRIER, first, end);
+        released |= release_at(AT_FIRST_THREADS_BARRIER, first, first + first_threads < end ? first + first_threads : end);
+        released |= release_waiting(first, end);
         for (unsigned warp = first; warp < end; warp += 32) {
             released |= release_at(AT_WARP_BARRIER, warp, warp + 32 < end ? warp + 32 : end);
         }
@@ -172,6 +188,20 @@ void cluster_barrier() {
 void* in_peer(void* place, unsigned peer) {
     char* own = reinterpret_cast<char*>(dynamic_memory);
     return memory + peer * DYNAMIC_BYTES + (static_cast<char*>(place) - own);
+}
+
+void first_threads_barrier(unsigned count) {
+    first_threads = count;
+    states[current] = AT_FIRST_THREADS_BARRIER;
+    to_scheduler();
+}
+
+void phase(const Phase* barrier, unsigned parity) {
+    if (barrier->parity != parity) return;
+    phases[current] = barrier;
+    parities[current] = parity;
+    states[current] = AT_PHASE;
+    to_scheduler();
 }
 
 float& operand(unsigned lane, unsigned which) {

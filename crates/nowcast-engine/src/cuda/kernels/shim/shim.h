@@ -53,6 +53,11 @@ void warp_barrier();
 void cluster_barrier();
 // The same place in the dynamic memory of a block of the cluster.
 void* in_peer(void* place, unsigned peer);
+// Waits for the first `count` threads of the block.
+void first_threads_barrier(unsigned count);
+// Waits until a phase of this parity has ended.
+struct Phase;
+void phase(const Phase* barrier, unsigned parity);
 // The place of a value that the threads of a warp exchange.
 unsigned& exchanged(unsigned lane);
 // The place of one of the twelve values that a lane hands to the tensor cores.
@@ -236,6 +241,62 @@ inline void multiply_add(float* sums, unsigned a0, unsigned a1, unsigned a2, uns
     }
     shim::warp_barrier();
 }
+
+// A barrier for copies. A phase ends when nobody is to arrive any more and all bytes that were expected have come.
+namespace shim {
+struct Phase {
+    short arrivals, left;
+    int bytes : 31;
+    unsigned parity : 1;
+};
+static_assert(sizeof(Phase) == 8, "the place of a barrier");
+
+inline void end_phase(Phase* barrier) {
+    if (barrier->left > 0 || barrier->bytes != 0) return;
+    barrier->left = barrier->arrivals;
+    barrier->parity ^= 1;
+}
+}  // namespace shim
+
+inline void prepare_barrier(unsigned long long* barrier, int arrivals) {
+    *reinterpret_cast<shim::Phase*>(barrier) = shim::Phase{(short)arrivals, (short)arrivals, 0, 0};
+}
+inline void publish_barriers() {}
+inline void arrive(unsigned long long* barrier) {
+    shim::Phase* phase = reinterpret_cast<shim::Phase*>(barrier);
+    phase->left--;
+    shim::end_phase(phase);
+}
+inline void expect_bytes(unsigned long long* barrier, unsigned bytes) {
+    shim::Phase* phase = reinterpret_cast<shim::Phase*>(barrier);
+    phase->bytes += bytes;
+    arrive(barrier);
+}
+inline void wait_for_phase(unsigned long long* barrier, unsigned parity) {
+    shim::phase(reinterpret_cast<shim::Phase*>(barrier), parity);
+}
+// The words of `Map` in machine.rs: address, words of a row, rows, words and rows of a box.
+template <typename Map>
+inline void send_box(void* to, const Map& map, int word, int row, unsigned long long* barrier) {
+    const unsigned* from = reinterpret_cast<const unsigned*>(map.words[0]);
+    unsigned* word_to = static_cast<unsigned*>(to);
+    for (unsigned long long y = row; y < row + map.words[4]; y++) {
+        for (unsigned long long x = word; x < word + map.words[3]; x++) {
+            *word_to++ = y < map.words[2] && x < map.words[1] ? from[y * map.words[1] + x] : 0;
+        }
+    }
+    shim::Phase* phase = reinterpret_cast<shim::Phase*>(barrier);
+    phase->bytes -= (int)(map.words[3] * map.words[4] * 4);
+    shim::end_phase(phase);
+}
+template <int COUNT>
+inline void meet_first_threads() {
+    shim::first_threads_barrier(COUNT);
+}
+template <int COUNT>
+inline void give_registers_up() {}
+template <int COUNT>
+inline void take_registers() {}
 
 // Copies that are awaited later are done at once.
 inline void copy_ahead(void* to, const void* from) {
