@@ -79,8 +79,7 @@ macro_rules! kernels {
 kernels! {
     "linear_f32.cu":
         CutRowsF32 = "cut_rows_f32", CutGroupedRowsF32 = "cut_grouped_rows_f32", Ring192F32 = "ring_192_f32", Ring128F32 = "ring_128_f32", Ring96F32 = "ring_96_f32", Block128By128F32 = "block_128_128_f32", Block128By96F32 = "block_128_96_f32",
-        Block64By64F32 = "block_64_64_f32", Block32By32F32 = "block_32_32_f32", Small32By32F32 = "small_32_32_f32", StreamF32 = "stream_f32",
-        ClusterF32 = "cluster_f32";
+        Block64By64F32 = "block_64_64_f32", Block32By32F32 = "block_32_32_f32", Small32By32F32 = "small_32_32_f32", StreamF32 = "stream_f32", ClusterF32 = "cluster_f32";
     "linear_tf32.cu":
         CutRowsTf32 = "cut_rows_tf32", CutGroupedRowsTf32 = "cut_grouped_rows_tf32", Ring192Tf32 = "ring_192_tf32", Ring128Tf32 = "ring_128_tf32", Ring96Tf32 = "ring_96_tf32", Block128By128Tf32 = "block_128_128_tf32",
         Block128By96Tf32 = "block_128_96_tf32", Block64By64Tf32 = "block_64_64_tf32",

@@ -3,6 +3,7 @@
 
 #include "linear_blocked.cuh"
 #include "linear_clustered.cuh"
+#include "linear_ring.cuh"
 
 // Every kernel of one format. Blocks are named by rows of the result, then columns.
 #define FRAGMENT_KERNELS(name, FORMAT)                                                                                 \
@@ -32,4 +33,13 @@
     }                                                                                                                  \
     KERNEL_IN_CLUSTER(cluster_##name, Product, 256, 2) {                                                               \
         multiply_in_cluster<FORMAT>(call);                                                                             \
+    }                                                                                                                  \
+    KERNEL_AHEAD(ring_192_##name, RingProduct, RING_THREADS, 1) {                                                      \
+        MULTIPLY_RING(FORMAT, 24);                                                                                     \
+    }                                                                                                                  \
+    KERNEL_AHEAD(ring_128_##name, RingProduct, RING_THREADS, 1) {                                                      \
+        MULTIPLY_RING(FORMAT, 16);                                                                                     \
+    }                                                                                                                  \
+    KERNEL_AHEAD(ring_96_##name, RingProduct, RING_THREADS, 1) {                                                       \
+        MULTIPLY_RING(FORMAT, 12);                                                                                     \
     }

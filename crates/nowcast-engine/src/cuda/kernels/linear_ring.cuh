@@ -173,14 +173,3 @@ __device__ __forceinline__ void multiply_ring(const RingProduct& ring_call) {
 #else
 #define MULTIPLY_RING(FORMAT, N)
 #endif
-
-#define RING_KERNELS(name, FORMAT)                                                                                     \
-    KERNEL_AHEAD(ring_192_##name, RingProduct, RING_THREADS, 1) {                                                      \
-        MULTIPLY_RING(FORMAT, 24);                                                                                     \
-    }                                                                                                                  \
-    KERNEL_AHEAD(ring_128_##name, RingProduct, RING_THREADS, 1) {                                                      \
-        MULTIPLY_RING(FORMAT, 16);                                                                                     \
-    }                                                                                                                  \
-    KERNEL_AHEAD(ring_96_##name, RingProduct, RING_THREADS, 1) {                                                       \
-        MULTIPLY_RING(FORMAT, 12);                                                                                     \
-    }

@@ -1,6 +1,4 @@
 // Products on tensor cores: eleven bits of every operand, as TF32 has them.
 #include "linear_products.cuh"
-#include "linear_ring.cuh"
 
 FRAGMENT_KERNELS(tf32, HALF)
-RING_KERNELS(tf32, HALF)

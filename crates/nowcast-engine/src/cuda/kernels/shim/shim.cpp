@@ -19,15 +19,7 @@ const size_t STACK = 64 * 1024;
 const size_t DYNAMIC_BYTES = 232 * 1024;
 const unsigned MOST_BLOCKS = 4;
 
-enum State {
-    READY,
-    AT_BLOCK_BARRIER,
-    AT_WARP_BARRIER,
-    AT_CLUSTER_BARRIER,
-    AT_FIRST_THREADS_BARRIER,
-    AT_PHASE,
-    DONE
-};
+enum State { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, AT_CLUSTER_BARRIER, AT_FIRST_THREADS_BARRIER, AT_PHASE, DONE };
 
 #if defined(__x86_64__)
 // Saves the registers a call preserves on one stack and takes them from another.
@@ -133,21 +125,28 @@ bool release_at(State barrier, unsigned first, unsigned last) {
     return released;
 }
 
+// Lets all threads from `first` to `last` go whose phase has ended; true if there are any.
+bool release_waiting(unsigned first, unsigned last) {
+    bool released = false;
+    for (unsigned index = first; index < last; index++) {
+        if (states[index] != AT_PHASE || phases[index]->parity == parities[index]) continue;
+        states[index] = READY;
+        released = true;
+    }
+    return released;
+}
+
 // Lets go whoever waits for nobody any more; false where all are done.
 bool release() {
-    bool any_left = false, released = release_at(AT_CLUSTER_BARRIER, 0, threads);
-    for (unsigned index = 0; index < threads; index++) {
-        any_left |= states[index] != DONE;
-        if (states[index] == AT_PHASE && phases[index]->parity != parities[index]) {
-            states[index] = READY;
-            released = true;
-        }
-    }
+    bool any_left = false;
+    for (unsigned index = 0; index < threads; index++) any_left |= states[index] != DONE;
     if (!any_left) return false;
+    bool released = release_at(AT_CLUSTER_BARRIER, 0, threads);
     for (unsigned first = 0; first < threads; first += block_threads) {
         unsigned end = first + block_threads;
         released |= release_at(AT_BLOCK_BARRIER, first, end);
-        released |= release_at(AT_FIRST_THREADS_BARRIER, first, first + first_threads);
+        released |= release_at(AT_FIRST_THREADS_BARRIER, first, first + first_threads < end ? first + first_threads : end);
+        released |= release_waiting(first, end);
         for (unsigned warp = first; warp < end; warp += 32) {
             released |= release_at(AT_WARP_BARRIER, warp, warp + 32 < end ? warp + 32 : end);
         }
