@@ -149,6 +149,12 @@ sys.stdin.readline()
 """
 
 
+def difference(one, other):
+    """The first lines in which two texts differ."""
+    pairs = zip(one.splitlines(), other.splitlines())
+    return next(([a.strip()[:120], b.strip()[:120]] for a, b in pairs if a != b), None)
+
+
 def crowded(options, results, model):
     """The same forecast on a free device and on one that another process has almost filled."""
     shape = ["--context", 512, "--horizon", 336, "--samples", 8192]
@@ -161,8 +167,10 @@ def crowded(options, results, model):
     said = holder.stdout.readline().strip()
     crowd = run(*command)
     holder.communicate("\n")
-    results["crowded"] = dict(plan_bytes=report["planned_bytes"], room_bytes=room, holder=said, exit_code=crowd.returncode,
-                              same_bytes=alone.stdout == crowd.stdout and alone.returncode == 0, said=crowd.stderr[-300:])
+    series = lambda output: json.loads(output.stdout)["series"] if output.returncode == 0 else output.stderr[-300:]
+    results["crowded"] = dict(plan_bytes=report["planned_bytes"], room_bytes=room, holder=said,
+                              exit_codes=[alone.returncode, crowd.returncode], same_digits=series(alone) == series(crowd),
+                              same_bytes=alone.stdout == crowd.stdout, differs=difference(alone.stdout, crowd.stdout))
     print(json.dumps(results["crowded"]))
 
 
