@@ -47,6 +47,7 @@ pub(super) const SOURCES: &[Source] = sources![
     "mixture.cu",
     "rows.cu",
     "tokens.cu",
+    "sampling.cu",
     "transfer.cu",
 ];
 
@@ -105,7 +106,7 @@ kernels! {
         PrependLabel = "prepend_label", LastRow = "last_row", OverwriteExogenous = "overwrite_exogenous",
         AddRows = "add_rows", NormRows = "norm_rows", SwiGlu = "swiglu";
     "tokens.cu":
-        RepeatRows = "repeat_rows", Embed = "embed", QuantiseBits = "quantise_bits", WeighTokens = "weigh_tokens",
-        DrawToken = "draw_token";
+        RepeatRows = "repeat_rows", Embed = "embed", QuantiseBits = "quantise_bits";
+    "sampling.cu": WeighTokens = "weigh_tokens", DrawToken = "draw_token";
     "transfer.cu": Transfer = "transfer";
 }

@@ -16,7 +16,10 @@
 #define TILE_THREADS 128
 #define THREAD_ROWS (TILE_ROWS * LANES / TILE_THREADS)
 
-#define ROW_WARPS 8
+#define ROW_WARPS 12
+// Components of keys, and values of a chunk, on their way at once.
+#define KEYS 32
+#define VALUES 32
 
 // What the keys so far come to.
 template <int GROUPS>
@@ -96,66 +99,68 @@ __device__ __forceinline__ int hidden_keys(const Attention& call, const Window& 
     return window.causal ? 0 : call.hidden;
 }
 
-// Goes on with the path's own keys; all threads of a warp come here together, each for its own row.
+// What the path's own keys from `start` on come to, as many as a chunk has; all threads of a warp come here together, each
+// for its own row.
 template <int GROUPS>
-__device__ __forceinline__ void attend_own(const Attention& call, i64 row, int head, bool live, const float* query,
-                                           Answer<GROUPS>* answer) {
+__device__ __forceinline__ void attend_own_chunk(const Attention& call, i64 row, int head, bool live, const float* query,
+                                                 int start, Answer<GROUPS>* chunk) {
     int lane = threadIdx.x % LANES, head_dim = call.head_dim;
     i64 path = row / call.tokens;
     i64 place = (path * call.heads + head) * call.suffix_capacity * head_dim;
     // Own keys stand behind the prefix, of which the oldest may be hidden.
     int hidden = call.hidden - count(call.context, call.live);
-    int end = live ? call.seen + (int)(row % call.tokens) : 0, most = call.seen + call.tokens - 1;
-    for (int start = 0; start < most; start += OWN_CHUNK) {
-        float scores[OWN_CHUNK];
-        Answer<GROUPS> chunk;
-        clear(&chunk);
+    int end = live ? call.seen + (int)(row % call.tokens) : 0;
+    float scores[OWN_CHUNK];
+    clear(chunk);
 #pragma unroll
-        for (int index = 0; index < OWN_CHUNK; index++) {
-            int token = start + index;
-            float part = 0.0f;
-            bool sees = token < end && token >= hidden;
-#pragma unroll
-            for (int group = 0; group < GROUPS; group++) {
-                int component = 4 * (lane + LANES * group);
-                bool inside = component < head_dim;
-                // What is not seen is loaded from elsewhere and thrown away.
-                i64 from = place + (sees ? (i64)token * head_dim : 0) + (inside ? component : 0);
-                float4 key = four_at(call.suffix_keys + from), asked = four_at(query + (inside ? component : 0));
-                float sum = fmaf(asked.x, key.x, fmaf(asked.y, key.y, fmaf(asked.z, key.z, fmaf(asked.w, key.w, part))));
-                part = inside ? sum : part;
-            }
-            scores[index] = sum_of_row(part);
-            if (!sees) scores[index] = LEAST;
-            chunk.largest = fmaxf(chunk.largest, scores[index]);
-        }
-        float weights[OWN_CHUNK];
-#pragma unroll
-        for (int index = 0; index < OWN_CHUNK; index++) {
-            int token = start + index;
-            weights[index] = token < end && token >= hidden ? exponential_f32(scores[index] - chunk.largest) : 0.0f;
-            chunk.sum += weights[index];
-        }
+    for (int index = 0; index < OWN_CHUNK; index++) {
+        int token = start + index;
+        float part = 0.0f;
+        bool sees = token < end && token >= hidden;
 #pragma unroll
         for (int group = 0; group < GROUPS; group++) {
             int component = 4 * (lane + LANES * group);
-            if (component >= head_dim) continue;
-            float4 values[OWN_CHUNK];
-#pragma unroll
-            for (int index = 0; index < OWN_CHUNK; index++) {
-                int token = start + index;
-                bool sees = token < end && token >= hidden;
-                values[index] = four_at(call.suffix_values + place + (sees ? (i64)token * head_dim : 0) + component);
-            }
-#pragma unroll
-            for (int index = 0; index < OWN_CHUNK; index++) {
-                // Nothing times what is not seen may be no number.
-                float4 sum = scaled_sum(values[index], weights[index], chunk.value[group]);
-                if (start + index < end && start + index >= hidden) chunk.value[group] = sum;
-            }
+            bool inside = component < head_dim;
+            // What is not seen is loaded from elsewhere and thrown away.
+            i64 from = place + (sees ? (i64)token * head_dim : 0) + (inside ? component : 0);
+            float4 key = four_at(call.suffix_keys + from), asked = four_at(query + (inside ? component : 0));
+            float sum = fmaf(asked.x, key.x, fmaf(asked.y, key.y, fmaf(asked.z, key.z, fmaf(asked.w, key.w, part))));
+            part = inside ? sum : part;
         }
-        merge(answer, chunk);
+        scores[index] = sum_of_row(part);
+        if (!sees) scores[index] = LEAST;
+        chunk->largest = fmaxf(chunk->largest, scores[index]);
     }
+    float weights[OWN_CHUNK];
+#pragma unroll
+    for (int index = 0; index < OWN_CHUNK; index++) {
+        int token = start + index;
+        weights[index] = token < end && token >= hidden ? exponential_f32(scores[index] - chunk->largest) : 0.0f;
+        chunk->sum += weights[index];
+    }
+#pragma unroll
+    for (int group = 0; group < GROUPS; group++) {
+        int component = 4 * (lane + LANES * group);
+        if (component >= head_dim) continue;
+        float4 values[OWN_CHUNK];
+#pragma unroll
+        for (int index = 0; index < OWN_CHUNK; index++) {
+            int token = start + index;
+            bool sees = token < end && token >= hidden;
+            values[index] = four_at(call.suffix_values + place + (sees ? (i64)token * head_dim : 0) + component);
+        }
+#pragma unroll
+        for (int index = 0; index < OWN_CHUNK; index++) {
+            // Nothing times what is not seen may be no number.
+            float4 sum = scaled_sum(values[index], weights[index], chunk->value[group]);
+            if (start + index < end && start + index >= hidden) chunk->value[group] = sum;
+        }
+    }
+}
+
+// Own keys that the last of a path's queries sees.
+__device__ __forceinline__ int own_keys(const Attention& call) {
+    return call.tokens == 0 ? 0 : call.seen + call.tokens - 1;
 }
 
 template <int GROUPS>
@@ -300,14 +305,16 @@ __device__ __forceinline__ void attend_tile(const Attention& call) {
 #pragma unroll
     for (int index = 0; index < THREAD_ROWS; index++) {
         int row = band * THREAD_ROWS + index;
-        if (!window.causal) {
-            attend_own(call, first_row + row, head, row < rows, queries + row * query_stride, &answers[index]);
+        for (int start = 0; start < own_keys(call); start += OWN_CHUNK) {
+            Answer<GROUPS> chunk;
+            attend_own_chunk(call, first_row + row, head, row < rows, queries + row * query_stride, start, &chunk);
+            merge(&answers[index], chunk);
         }
         if (row < rows) write_answer(call, first_row + row, head, answers[index]);
     }
 }
 
-// Few queries. Grid: rows of one series, heads, series. Each warp takes every eighth chunk of keys.
+// Few queries. Grid: rows of one series, heads, series. The warps take chunks of keys in turn, then of own ones.
 template <int GROUPS>
 __device__ __forceinline__ void attend_row(const Attention& call) {
     SHARED_MEMORY(memory);
@@ -341,10 +348,17 @@ __device__ __forceinline__ void attend_row(const Attention& call) {
         // Keys beyond the visible ones are never looked at, but lie within the cache.
         if (call.prefix_capacity % 2 == 0) {
             from += key < call.prefix_capacity ? key : 0;
-#pragma unroll 16
-            for (int component = 0; component < head_dim; component++) {
-                float2 pair = *reinterpret_cast<const float2*>(from + (i64)component * call.prefix_capacity);
-                add(component, pair.x, pair.y);
+            for (int start = 0; start < head_dim; start += KEYS) {
+                float2 pairs[KEYS];
+#pragma unroll
+                for (int next = 0; next < KEYS; next++) {
+                    int component = start + next < head_dim ? start + next : head_dim - 1;
+                    pairs[next] = *reinterpret_cast<const float2*>(from + (i64)component * call.prefix_capacity);
+                }
+#pragma unroll
+                for (int next = 0; next < KEYS; next++) {
+                    if (start + next < head_dim) add(start + next, pairs[next].x, pairs[next].y);
+                }
             }
         } else {
             int first_key = low ? key : 0, second_key = high ? key + 1 : 0;
@@ -370,15 +384,15 @@ __device__ __forceinline__ void attend_row(const Attention& call) {
             const float* values = call.prefix_values + prefix + (i64)chunk * CHUNK * head_dim + component;
             float2 total = make_float2(0.0f, 0.0f);
             // Beyond the limit exponents are zero, and the last value stands in.
-            for (int start = 0; start < limit; start += 16) {
-                float2 some[16];
+            for (int start = 0; start < limit; start += VALUES) {
+                float2 some[VALUES];
 #pragma unroll
-                for (int next = 0; next < 16; next++) {
+                for (int next = 0; next < VALUES; next++) {
                     int index = start + next < limit ? start + next : limit - 1;
                     some[next] = *reinterpret_cast<const float2*>(values + (i64)index * head_dim);
                 }
 #pragma unroll
-                for (int next = 0; next < 16; next++) {
+                for (int next = 0; next < VALUES; next++) {
                     total.x = fmaf(some[next].x, exponents[start + next], total.x);
                     total.y = fmaf(some[next].y, exponents[start + next], total.y);
                 }
@@ -391,13 +405,28 @@ __device__ __forceinline__ void attend_row(const Attention& call) {
             result[1] = sum;
         }
     }
+    // Own chunks stand behind those of the prefix; their warps follow, too, so that few have both.
+    int prefix_chunks = visible > first_chunk * CHUNK ? (visible - 1) / CHUNK + 1 - first_chunk : 0;
+    int own_chunks = (own_keys(call) + OWN_CHUNK - 1) / OWN_CHUNK;
+    for (int own = (warp + ROW_WARPS - prefix_chunks % ROW_WARPS) % ROW_WARPS; own < own_chunks; own += ROW_WARPS) {
+        Answer<GROUPS> chunk;
+        attend_own_chunk(call, first_row, head, true, query, own * OWN_CHUNK, &chunk);
+        float* result = chunks + (prefix_chunks + own) * chunk_stride;
+        // Both halves of the warp hold the row; one writes it.
+        if (lane >= LANES) continue;
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            int component = 4 * (lane + LANES * group);
+            if (component < head_dim) *reinterpret_cast<float4*>(result + 4 + component) = chunk.value[group];
+        }
+        if (lane == 0) result[0] = chunk.largest, result[1] = chunk.sum;
+    }
     __syncthreads();
     if (warp > 0) return;
-    // Both halves of the warp hold the row; one writes it.
     Answer<GROUPS> answer;
     clear(&answer);
-    for (int chunk = first_chunk; chunk * CHUNK < visible; chunk++) {
-        const float* result = chunks + (chunk - first_chunk) * chunk_stride;
+    for (int chunk = 0; chunk < prefix_chunks + own_chunks; chunk++) {
+        const float* result = chunks + chunk * chunk_stride;
         Answer<GROUPS> part;
         clear(&part);
         part.largest = result[0];
@@ -409,7 +438,6 @@ __device__ __forceinline__ void attend_row(const Attention& call) {
         }
         if (part.largest > LEAST) merge(&answer, part);
     }
-    if (!window.causal) attend_own(call, first_row, head, true, query, &answer);
     if (lane < LANES) write_answer(call, first_row, head, answer);
 }
 

@@ -45,6 +45,10 @@ const COMFORTABLE_BYTES: usize = 96 * 1024;
 
 /// Keys of a chunk, `CHUNK` in attention_chunked.cu.
 const CHUNK: usize = 64;
+/// Warps that share the keys of one query there.
+const ROW_WARPS: usize = 12;
+/// Own keys of a chunk there.
+const OWN_CHUNK: usize = 8;
 /// Rows of a tile there.
 const CHUNKED_ROWS: usize = 32;
 /// Most components of a head, for each of its kernels.
@@ -191,14 +195,18 @@ impl Recorder<'_> {
         let size = CHUNKED_COMPONENTS.iter().position(|&most| head_dim <= most)?;
         let tiles = rows.div_ceil(CHUNKED_ROWS);
         let chunks = cache.capacity().div_ceil(CHUNK);
-        let row_bytes = (head_dim + 8 * CHUNK + chunks * (head_dim + 4)) * 4;
+        let own_chunks = (queries.seen + queries.tokens).div_ceil(OWN_CHUNK);
+        let row_bytes = (head_dim + ROW_WARPS * CHUNK + (chunks + own_chunks) * (head_dim + 4)) * 4;
         let tile_bytes = (CHUNKED_ROWS * (head_dim + CHUNK + 8) + 2 * CHUNK * head_dim) * 4;
         let fits = |bytes: usize| bytes <= self.weights.machine.most_shared_bytes();
         // Few tiles leave most multiprocessors idle.
         let is_few = rows <= 8 || tiles * heads * series < self.weights.machine.multiprocessors() / 4;
         if fits(row_bytes) && (is_few || !fits(tile_bytes)) {
             let kernels = [Kernel::AttendRow64, Kernel::AttendRow128, Kernel::AttendRow256];
-            return Some((kernels[size], Shape { grid: [rows, heads, series], threads: 256, shared_bytes: row_bytes }));
+            return Some((
+                kernels[size],
+                Shape { grid: [rows, heads, series], threads: 32 * ROW_WARPS, shared_bytes: row_bytes },
+            ));
         }
         let kernels = [Kernel::AttendTile64, Kernel::AttendTile128, Kernel::AttendTile256];
         let shape = Shape { grid: [tiles, heads, series], threads: 128, shared_bytes: tile_bytes };

@@ -25,17 +25,15 @@ argument! {
 }
 
 argument! {
-    /// `WeighTokens` in tokens.cu.
-    WeighTokensArgument { logits: u64, weights: u64, live: u64, rows: KernelRows, vocabulary: i32, reserved: i32 }
-}
-
-argument! {
-    /// `DrawToken` in tokens.cu.
-    DrawTokenArgument {
-        weights: u64, streams: u64, tokens: u64, live: u64, rows: KernelRows, vocabulary: i32, width: i32,
-        column: i32, step: i32, position: i32, shared: i32,
+    /// `SampleToken` in sampling.cu.
+    SampleTokenArgument {
+        logits: u64, weights: u64, streams: u64, tokens: u64, live: u64, rows: KernelRows, paths: KernelRows,
+        vocabulary: i32, width: i32, column: i32, step: i32, position: i32, shared: i32,
     }
 }
+
+/// Threads of a block there.
+const SAMPLING_THREADS: usize = 256;
 
 /// Terms of one launch; `MOST_TERMS` in tokens.cu.
 const MOST_TERMS: usize = 8;
@@ -135,23 +133,14 @@ impl Recorder<'_> {
 
     pub(super) fn sample_token(&mut self, op: &SampleToken) -> Result<()> {
         let vocabulary = op.logits.width;
-        let weigh = WeighTokensArgument {
+        let argument = SampleTokenArgument {
             logits: self.at(op.logits),
-            weights: self.at(op.weights),
-            live: self.live,
-            rows: rows(op.logits.rows)?,
-            vocabulary: int(vocabulary)?,
-            reserved: 0,
-        };
-        let grid = [self.most(op.logits.rows)?, 1, 1];
-        let shape = Shape { grid, threads: 128, shared_bytes: vocabulary * 12 };
-        self.launch("SampleToken", Kernel::WeighTokens, shape, weigh)?;
-        let draw = DrawTokenArgument {
             weights: self.at(op.weights),
             streams: self.at(op.streams),
             tokens: self.at(op.tokens),
             live: self.live,
-            rows: rows(op.tokens.rows)?,
+            rows: rows(op.logits.rows)?,
+            paths: rows(op.tokens.rows)?,
             vocabulary: int(vocabulary)?,
             width: int(op.tokens.width)?,
             column: int(op.column)?,
@@ -159,8 +148,18 @@ impl Recorder<'_> {
             position: int(op.position)?,
             shared: op.shared.into(),
         };
-        let grid = [self.most(op.tokens.rows)?, 1, 1];
-        let shape = Shape { grid, threads: 128, shared_bytes: vocabulary * 16 };
-        self.launch("SampleToken", Kernel::DrawToken, shape, draw)
+        // Weights, the sums up to each of them, and the logits as numbers of 32 bits.
+        let shape = |rows: usize| Shape {
+            grid: [rows, 1, 1],
+            threads: SAMPLING_THREADS,
+            shared_bytes: vocabulary * (2 * size_of::<f64>() + size_of::<u32>()),
+        };
+        let weigh = shape(self.most(op.logits.rows)?);
+        self.launch("SampleToken", Kernel::WeighTokens, weigh, argument.clone())?;
+        if !op.shared {
+            return Ok(());
+        }
+        let draw = shape(self.most(op.tokens.rows)?);
+        self.launch("SampleToken", Kernel::DrawToken, draw, argument)
     }
 }

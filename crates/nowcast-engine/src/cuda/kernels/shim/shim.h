@@ -133,6 +133,12 @@ inline int atomicMax(int* address, int value) {
     if (value > before) *address = value;
     return before;
 }
+inline int atomicAdd(int* address, int value) {
+    return (*address += value) - value;
+}
+inline unsigned atomicAdd(unsigned* address, unsigned value) {
+    return (*address += value) - value;
+}
 inline unsigned __ballot_sync(unsigned, bool value) {
     shim::exchanged(threadIdx.x % 32) = value;
     shim::warp_barrier();
@@ -140,6 +146,14 @@ inline unsigned __ballot_sync(unsigned, bool value) {
     for (unsigned lane = 0; lane < 32; lane++) bits |= shim::exchanged(lane) << lane;
     shim::warp_barrier();
     return bits;
+}
+inline unsigned __shfl_up_sync(unsigned, unsigned value, int distance) {
+    int lane = threadIdx.x % 32;
+    shim::exchanged(lane) = value;
+    shim::warp_barrier();
+    unsigned other = shim::exchanged(lane >= distance ? lane - distance : lane);
+    shim::warp_barrier();
+    return other;
 }
 inline float __shfl_xor_sync(unsigned mask, float value, int difference) {
     return __shfl_sync(mask, value, (threadIdx.x % 32) ^ difference);
