@@ -303,12 +303,13 @@ fn a_machine_that_checks_itself_names_what_is_broken() {
         ("norm_rows", "norm and gate"),
         ("rotary_table", "rotary positions"),
         ("attention", "rotary positions and attention"),
+        ("attend_fresh", "rotary positions and attention"),
         ("group_attention", "attention between variates"),
         ("prepend_label", "rows that move"),
         ("activate_mixture", "mixture parameters"),
         ("mean_mixture", "mixture parameters"),
         ("embed", "token embedding"),
-        ("draw_token", "token embedding"),
+        ("weigh_tokens", "token embedding"),
     ] {
         faults.break_kernel(kernel);
         let message = first_failure().unwrap_or_else(|| panic!("a broken {kernel} is not seen")).to_string();
