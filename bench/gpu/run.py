@@ -244,7 +244,7 @@ def main():
                 answer = json.loads(output.stdout.splitlines()[-1]) if output.stdout else {"error": output.stderr[-400:]}
             except subprocess.TimeoutExpired:
                 answer = {"error": f"not done after {options.reference_seconds} s"}
-            results["references"].append(dict(workload=workload, mode=mode, **answer))
+            results["references"].append({"workload": workload, "mode": mode, **answer})
             print(mode, workload, {key: value for key, value in answer.items() if key != "runs_ms"}, flush=True)
             save()
     save()

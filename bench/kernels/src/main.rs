@@ -88,7 +88,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     let python =
         arguments.python.as_ref().map(|path| Python::start(path, pool.threads()).map(|p| Rc::new(RefCell::new(p))));
     let python = python.transpose()?;
-    let mut versions = json!({ "nowcast-engine": env!("CARGO_PKG_VERSION"), "crates": crates() });
+    let mut versions = json!({ "crates": crates() });
     if let Some(python) = &python {
         versions["python"] = python.borrow_mut().versions()?;
     }
@@ -172,7 +172,7 @@ fn crates() -> Value {
         let (_, package) = lock.split_once(&format!("name = \"{name}\"\nversion = \""))?;
         package.split('"').next()
     };
-    ["faer", "private-gemm-x86", "gemm", "matrixmultiply", "rten-gemm"]
+    ["nowcast-engine", "faer", "private-gemm-x86", "gemm", "matrixmultiply", "rten-gemm"]
         .into_iter()
         .map(|name| (name.to_string(), json!(version(name))))
         .collect::<serde_json::Map<_, _>>()
