@@ -38,10 +38,12 @@ fn digits(forecasts: &[Forecast]) -> Vec<u32> {
     variates.flat_map(|variate| variate.paths().unwrap()).flatten().map(|value| value.to_bits()).collect()
 }
 
-/// Bytes of memory that the process has in use, where the system tells.
+/// Bytes of memory that the process has made its own, where the system tells. Pages of files (the program, its weights) come
+/// and go as the system likes.
 fn resident() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
-    Some(text.split_whitespace().nth(1)?.parse::<usize>().ok()? * 4096)
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<usize>().ok()? * 1024)
 }
 
 /// One after the other: what others hold meanwhile would count as growth.
