@@ -48,17 +48,22 @@ impl Choices {
         Self { path, known: Mutex::new(Known { answers, changed: false }) }
     }
 
-    /// The candidate for a question: the one on record, else the one that takes the least time.
+    /// The candidate for a question: the one on record, else the one that takes the least time. With other candidates it is
+    /// another question.
     ///
     /// # Errors
     /// Those of `time`, which takes the place of a candidate.
+    ///
+    /// # Panics
+    /// There is no candidate.
     pub(super) fn choose(
         &self,
         question: &str,
         candidates: &[&str],
         mut time: impl FnMut(usize) -> Result<Duration>,
     ) -> Result<usize> {
-        let on_record = self.known().answers.get(question).cloned();
+        let question = format!("{question}, of {}", candidates.join(" "));
+        let on_record = self.known().answers.get(&question).cloned();
         if let Some(place) = on_record.and_then(|name| candidates.iter().position(|candidate| *candidate == name)) {
             return Ok(place);
         }
@@ -66,9 +71,9 @@ impl Choices {
         for place in 0..candidates.len() {
             best = best.min((time(place)?, place));
         }
-        tracing::debug!(target: "choices", question, choice = candidates[best.1], time = ?best.0, "measured");
+        tracing::debug!(target: "choices", %question, choice = candidates[best.1], time = ?best.0, "measured");
         let mut known = self.known();
-        known.answers.insert(question.to_owned(), candidates[best.1].to_owned());
+        known.answers.insert(question, candidates[best.1].to_owned());
         known.changed = true;
         Ok(best.1)
     }
@@ -134,6 +139,25 @@ mod tests {
         assert_eq!((choose(&third, "a"), choose(&third, "b")), ((1, 0), (1, 0)));
         assert_eq!(choose(&Choices::at(Some(&folder), "another GPU"), "a"), (1, 3));
         assert_eq!(choose(&Choices::at(None, "a GPU"), "a"), (1, 3));
+    }
+
+    /// bf16 and f32 took each other's place on record, so that both were timed again by every process.
+    #[test]
+    fn kernels_of_two_formats_do_not_forget_each_other() {
+        let choices = Choices::at(None, "a GPU");
+        let kernels = |format| [format!("small_{format}"), format!("large_{format}")];
+        for timed_once in [2, 0] {
+            for kernels in [kernels("f32"), kernels("bf16")] {
+                let mut timed = 0;
+                let names: Vec<&str> = kernels.iter().map(String::as_str).collect();
+                let time = |place: usize| {
+                    timed += 1;
+                    Ok(Duration::from_micros(place as u64))
+                };
+                assert_eq!(choices.choose("a product", &names, time).unwrap(), 0);
+                assert_eq!(timed, timed_once);
+            }
+        }
     }
 
     #[test]

@@ -324,11 +324,13 @@ impl Recorder<'_> {
         let fits =
             |tile: &&Tile| tile.shared_bytes(format) <= machine.most_shared_bytes() && (grouped || !tile.grouped);
         let tiles: Vec<&'static Tile> = TILES.iter().filter(fits).collect();
+        if tiles.is_empty() {
+            return Err(Error::Device("the GPU has too little shared memory for a product".into()));
+        }
         if let (Some(choices), Some(mut stopwatch)) = (&weights.choices, self.stopwatch.take()) {
             let names: Vec<&str> = tiles.iter().map(|tile| tile.kernels[format as usize].name()).collect();
             let ProductArgument { links, gated, has_norm, .. } = argument;
-            let question =
-                format!("{format:?} product {most} x {columns} x {links} links, gated {gated}, norm {has_norm}");
+            let question = format!("product {most} x {columns} x {links} links, gated {gated}, norm {has_norm}");
             let first = self.launches.len();
             let choice = choices.choose(&question, &names, |place| {
                 self.blocked(product, tiles[place])?;
@@ -342,7 +344,7 @@ impl Recorder<'_> {
         }
         let cost = |tile: &Tile| tile.cost(most, columns, machine.multiprocessors());
         let best = tiles.into_iter().min_by(|one, other| cost(one).total_cmp(&cost(other)));
-        best.ok_or_else(|| Error::Device("the GPU has too little shared memory for a product".into()))
+        Ok(best.expect("some tile fits"))
     }
 
     /// As many blocks as there are multiprocessors, or more where the weights of a block would not fit shared memory;
@@ -362,6 +364,7 @@ impl Recorder<'_> {
         let shape = Shape { grid: [grid, 1, 1], threads: STREAM_THREADS, shared_bytes: shared_bytes(most) };
         Some((STREAMS[matrix.format as usize], shape))
     }
+
     /// As [`Self::stream`] for many links of rows without a norm: each block of a cluster reads and cuts one part.
     fn cluster(&self, matrix: &Fragments, bands: usize) -> Option<(Kernel, Shape)> {
         let machine = &self.weights.machine;

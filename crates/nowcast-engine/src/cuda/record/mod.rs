@@ -189,6 +189,11 @@ impl Recorder<'_> {
         count(rows, self.plan.capacity())
     }
 
+    /// One thread for each value of a tensor.
+    fn each_value(&self, tensor: Tensor) -> Result<Shape> {
+        Ok(Shape::flat(self.most(tensor.rows)? * tensor.width, 256))
+    }
+
     fn launch(
         &mut self,
         operation: &'static str,

@@ -111,7 +111,7 @@ impl Recorder<'_> {
             width: int(op.output.width)?,
             reserved: 0,
         };
-        let shape = Shape::flat(self.most(op.output.rows)? * op.output.width, 256);
+        let shape = self.each_value(op.output)?;
         self.launch("Add", Kernel::AddRows, shape, argument)
     }
 
@@ -124,7 +124,7 @@ impl Recorder<'_> {
             width: int(op.output.width)?,
             reserved: 0,
         };
-        let shape = Shape::flat(self.most(op.output.rows)? * op.output.width, 256);
+        let shape = self.each_value(op.output)?;
         self.launch("Round", Kernel::RoundRows, shape, argument)
     }
 

@@ -81,7 +81,7 @@ impl Recorder<'_> {
             width: int(op.output.width)?,
             reserved: 0,
         };
-        let shape = Shape::flat(self.most(op.output.rows)? * op.output.width, 256);
+        let shape = self.each_value(op.output)?;
         self.launch("RepeatRows", Kernel::RepeatRows, shape, argument)
     }
 
@@ -112,7 +112,7 @@ impl Recorder<'_> {
                 reserved: 0,
                 term: Terms(terms.to_vec()),
             };
-            let shape = Shape::flat(self.most(op.output.rows)? * op.output.width, 256);
+            let shape = self.each_value(op.output)?;
             self.launch("Embed", Kernel::Embed, shape, argument)?;
         }
         Ok(())
