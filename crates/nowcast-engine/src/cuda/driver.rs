@@ -350,7 +350,7 @@ impl Drop for Stream {
 impl Queue for Stream {
     unsafe fn launch(&mut self, launch: &KernelLaunch) -> Result<()> {
         self.gpu.bind()?;
-        let function = self.gpu.functions[launch.kernel as usize];
+        let function = self.gpu.functions[launch.kernel.index()];
         let mut parameters = [launch.argument.words.as_ptr().cast::<c_void>().cast_mut()];
         let [x, y, z] = launch.grid;
         // Kernels wait themselves for the one before; copies know nothing of that.

@@ -232,7 +232,7 @@ impl EmulatedQueue {
                 unsafe { to.copy_from_nonoverlapping(from, *bytes) };
             }
             Work::Launch(launch) => {
-                let (entry, size, most_threads) = self.emulator.entries[launch.kernel as usize];
+                let (entry, size, most_threads) = self.emulator.entries[launch.kernel.index()];
                 let name = launch.kernel.name();
                 assert_eq!(launch.argument.length, size, "the argument of {name} is not what the kernel declares");
                 assert!(launch.threads <= most_threads, "{name} takes at most {most_threads} threads");

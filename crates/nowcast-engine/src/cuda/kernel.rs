@@ -1,5 +1,7 @@
 //! The kernels: their sources, and where each is found.
 
+use super::weights::Format;
+
 /// One file of kernels, compiled by itself.
 #[derive(Debug)]
 pub(super) struct Source {
@@ -54,40 +56,55 @@ pub(super) const SOURCES: &[Source] = sources![
 ];
 
 macro_rules! kernels {
-    ($($source:literal: $($kernel:ident = $name:literal),*;)*) => {
+    (
+        $($source:literal: $($kernel:ident = $name:literal),*;)*
+        of each format: $($product:ident = $stem:literal),*;
+    ) => {
         /// A kernel.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(super) enum Kernel { $($($kernel),*),* }
+        pub(super) enum Kernel {
+            $($($kernel,)*)*
+            $($product(Format),)*
+        }
 
         impl Kernel {
-            /// All of them, in the order of their discriminants.
-            pub(super) const ALL: &[Kernel] = &[$($(Kernel::$kernel),*),*];
+            pub(super) const ALL: &[Kernel] = &[
+                $($(Kernel::$kernel,)*)*
+                $(
+                    Kernel::$product(Format::Split),
+                    Kernel::$product(Format::Half),
+                    Kernel::$product(Format::Brain),
+                )*
+            ];
 
             /// Name of the entry point.
             pub(super) fn name(self) -> &'static str {
-                match self { $($(Kernel::$kernel => $name),*),* }
+                match self {
+                    $($(Kernel::$kernel => $name,)*)*
+                    $(
+                        Kernel::$product(Format::Split) => concat!($stem, "_f32"),
+                        Kernel::$product(Format::Half) => concat!($stem, "_tf32"),
+                        Kernel::$product(Format::Brain) => concat!($stem, "_bf16"),
+                    )*
+                }
             }
 
             /// File it stands in.
             pub(super) fn source(self) -> &'static str {
-                match self { $($(Kernel::$kernel => $source),*),* }
+                match self {
+                    $($(Kernel::$kernel)|* => $source,)*
+                    $(Kernel::$product(format))|* => match format {
+                        Format::Split => "linear_f32.cu",
+                        Format::Half => "linear_tf32.cu",
+                        Format::Brain => "linear_bf16.cu",
+                    },
+                }
             }
         }
     };
 }
 
 kernels! {
-    "linear_f32.cu":
-        CutRowsF32 = "cut_rows_f32", CutGroupedRowsF32 = "cut_grouped_rows_f32", Ring192F32 = "ring_192_f32", Ring128F32 = "ring_128_f32", Ring96F32 = "ring_96_f32", Block128By128F32 = "block_128_128_f32", Block128By96F32 = "block_128_96_f32",
-        Block64By64F32 = "block_64_64_f32", Block32By32F32 = "block_32_32_f32", Small32By32F32 = "small_32_32_f32", StreamF32 = "stream_f32", ClusterF32 = "cluster_f32";
-    "linear_tf32.cu":
-        CutRowsTf32 = "cut_rows_tf32", CutGroupedRowsTf32 = "cut_grouped_rows_tf32", Ring192Tf32 = "ring_192_tf32", Ring128Tf32 = "ring_128_tf32", Ring96Tf32 = "ring_96_tf32", Block128By128Tf32 = "block_128_128_tf32",
-        Block128By96Tf32 = "block_128_96_tf32", Block64By64Tf32 = "block_64_64_tf32",
-        Block32By32Tf32 = "block_32_32_tf32", Small32By32Tf32 = "small_32_32_tf32", StreamTf32 = "stream_tf32", ClusterTf32 = "cluster_tf32";
-    "linear_bf16.cu":
-        CutRowsBf16 = "cut_rows_bf16", CutGroupedRowsBf16 = "cut_grouped_rows_bf16", Ring192Bf16 = "ring_192_bf16", Ring128Bf16 = "ring_128_bf16", Ring96Bf16 = "ring_96_bf16", Block128By128Bf16 = "block_128_128_bf16",
-        Block128By96Bf16 = "block_128_96_bf16", Block64By64Bf16 = "block_64_64_bf16",
-        Block32By32Bf16 = "block_32_32_bf16", Small32By32Bf16 = "small_32_32_bf16", StreamBf16 = "stream_bf16", ClusterBf16 = "cluster_bf16";
     "linear_narrow.cu": LinearNarrow = "linear_narrow";
     "linear_skinny.cu":
         LinearSkinny1By4 = "linear_skinny_1_4", LinearSkinny4By4 = "linear_skinny_4_4",
@@ -107,8 +124,20 @@ kernels! {
     "rows.cu":
         PrependLabel = "prepend_label", LastRow = "last_row", OverwriteExogenous = "overwrite_exogenous",
         AddRows = "add_rows", RoundRows = "round_rows", NormRows = "norm_rows", SwiGlu = "swiglu";
-    "tokens.cu":
-        RepeatRows = "repeat_rows", Embed = "embed", QuantiseBits = "quantise_bits";
+    "tokens.cu": RepeatRows = "repeat_rows", Embed = "embed", QuantiseBits = "quantise_bits";
     "sampling.cu": WeighTokens = "weigh_tokens", DrawToken = "draw_token";
     "transfer.cu": Transfer = "transfer";
+    // FRAGMENT_KERNELS in linear_products.cuh.
+    of each format:
+        CutRows = "cut_rows", CutGroupedRows = "cut_grouped_rows",
+        Ring192 = "ring_192", Ring128 = "ring_128", Ring96 = "ring_96",
+        Block128By128 = "block_128_128", Block128By96 = "block_128_96", Block64By64 = "block_64_64",
+        Block32By32 = "block_32_32", Small32By32 = "small_32_32", Stream = "stream", Cluster = "cluster";
+}
+
+impl Kernel {
+    /// Place in [`Self::ALL`].
+    pub(super) fn index(self) -> usize {
+        Self::ALL.iter().position(|&kernel| kernel == self).expect("ALL has every kernel")
+    }
 }

@@ -1,5 +1,6 @@
 //! Products on tensor cores: which kernel, which tile. No choice here changes a digit.
 
+use super::tile::{TILES, Tile};
 use super::{Recorder, Shape, int, rows};
 use crate::cuda::argument::{Argument, KernelRows, argument};
 use crate::cuda::kernel::Kernel;
@@ -46,7 +47,6 @@ const NAME: &str = "Linear";
 /// Rows up to which weights are streamed past them.
 const MOST_STREAMED_ROWS: usize = BAND;
 const STREAM_THREADS: usize = 256;
-const RING_THREADS: usize = 384;
 /// Parts that the links are summed in; `PARTS` in fragments.cuh.
 const PARTS: usize = 4;
 /// Blocks of a cluster, one for each part; `CLUSTER` in cluster.cuh.
@@ -55,170 +55,6 @@ const CLUSTER: usize = PARTS;
 const LEAST_CLUSTERED_LINKS: usize = 48;
 /// Bytes of the sums of a band.
 const SUM_BYTES: usize = BAND * BAND * size_of::<f32>();
-
-/// A block of the result.
-struct Tile {
-    /// For each [`Format`].
-    kernels: [Kernel; 3],
-    columns: usize,
-    rows: usize,
-    threads: usize,
-    /// Parts that are summed side by side, each with stages of its own.
-    depth: usize,
-    /// Links on their way for f32; other formats may have room for more.
-    stages: usize,
-    short_stages: usize,
-    /// Blocks that share a multiprocessor.
-    resident: usize,
-    /// Whether four warps multiply together, which only some architectures can.
-    grouped: bool,
-    /// How much a multiprocessor gets done with as many blocks as share it, and with one alone; 1 is the 128 x 128 tile
-    /// without warpgroups.
-    speed: f64,
-    alone: f64,
-}
-
-/// From the largest to the smallest; the last fits every GPU.
-const TILES: [Tile; 8] = [
-    Tile {
-        kernels: [Kernel::Ring192F32, Kernel::Ring192Tf32, Kernel::Ring192Bf16],
-        columns: 128,
-        rows: 192,
-        threads: RING_THREADS,
-        depth: 1,
-        stages: 3,
-        short_stages: 6,
-        resident: 1,
-        grouped: true,
-        speed: 2.28,
-        alone: 2.28,
-    },
-    Tile {
-        kernels: [Kernel::Ring128F32, Kernel::Ring128Tf32, Kernel::Ring128Bf16],
-        columns: 128,
-        rows: 128,
-        threads: RING_THREADS,
-        depth: 1,
-        stages: 4,
-        short_stages: 8,
-        resident: 1,
-        grouped: true,
-        speed: 2.29,
-        alone: 2.29,
-    },
-    Tile {
-        kernels: [Kernel::Ring96F32, Kernel::Ring96Tf32, Kernel::Ring96Bf16],
-        columns: 128,
-        rows: 96,
-        threads: RING_THREADS,
-        depth: 1,
-        stages: 6,
-        short_stages: 12,
-        resident: 1,
-        grouped: true,
-        speed: 1.96,
-        alone: 1.96,
-    },
-    Tile {
-        kernels: [Kernel::Block128By128F32, Kernel::Block128By128Tf32, Kernel::Block128By128Bf16],
-        columns: 128,
-        rows: 128,
-        threads: 256,
-        depth: 1,
-        stages: 4,
-        short_stages: 4,
-        resident: 1,
-        grouped: false,
-        speed: 1.0,
-        alone: 1.0,
-    },
-    Tile {
-        kernels: [Kernel::Block128By96F32, Kernel::Block128By96Tf32, Kernel::Block128By96Bf16],
-        columns: 96,
-        rows: 128,
-        threads: 256,
-        depth: 1,
-        stages: 4,
-        short_stages: 4,
-        resident: 1,
-        grouped: false,
-        speed: 0.95,
-        alone: 0.95,
-    },
-    Tile {
-        kernels: [Kernel::Block64By64F32, Kernel::Block64By64Tf32, Kernel::Block64By64Bf16],
-        columns: 64,
-        rows: 64,
-        threads: 256,
-        depth: 4,
-        stages: 3,
-        short_stages: 3,
-        resident: 1,
-        grouped: false,
-        speed: 0.75,
-        alone: 0.75,
-    },
-    Tile {
-        kernels: [Kernel::Block32By32F32, Kernel::Block32By32Tf32, Kernel::Block32By32Bf16],
-        columns: 32,
-        rows: 32,
-        threads: 128,
-        depth: 4,
-        stages: 4,
-        short_stages: 4,
-        resident: 1,
-        grouped: false,
-        speed: 0.4,
-        alone: 0.4,
-    },
-    Tile {
-        kernels: [Kernel::Small32By32F32, Kernel::Small32By32Tf32, Kernel::Small32By32Bf16],
-        columns: 32,
-        rows: 32,
-        threads: 128,
-        depth: 4,
-        stages: 2,
-        short_stages: 2,
-        resident: 3,
-        grouped: false,
-        speed: 0.3,
-        alone: 0.2,
-    },
-];
-
-impl Tile {
-    fn shared_bytes(&self, format: Format) -> usize {
-        let stages = if format == Format::Split { self.stages } else { self.short_stages };
-        let ring = self.depth * stages * (self.columns + self.rows) / BAND * format.link_bytes();
-        // A gap behind every row keeps rows in different banks.
-        let results = (self.columns + 4) * self.rows * size_of::<f32>();
-        // A ring of links that are sent has barriers, and its rows' scales beside it.
-        let sent = if self.grouped { self.rows * size_of::<f32>() + 2 * stages * size_of::<u64>() } else { 0 };
-        // One part's sums wait behind the ring; those of several meet in its place.
-        if self.depth == 1 { ring + results + sent } else { ring.max(self.depth * results) }
-    }
-
-    fn grid(&self, rows: usize, columns: usize) -> [usize; 3] {
-        [rows.div_ceil(self.rows), columns.div_ceil(self.columns), 1]
-    }
-
-    /// Time, in values of the result that a multiprocessor computes at a speed of 1.
-    fn cost(&self, rows: usize, columns: usize, multiprocessors: usize) -> f64 {
-        let [down, across, _] = self.grid(rows, columns);
-        let (turn, blocks) = (multiprocessors * self.resident, down * across);
-        let shared = self.resident as f64 / self.speed;
-        let last = match blocks % turn {
-            0 => 0.0,
-            rest if rest <= multiprocessors => 1.0 / self.alone,
-            _ => shared,
-        };
-        ((blocks / turn) as f64 * shared + last) * (self.rows * self.columns) as f64
-    }
-}
-
-/// The kernels that stream, for each [`Format`].
-const STREAMS: [Kernel; 3] = [Kernel::StreamF32, Kernel::StreamTf32, Kernel::StreamBf16];
-const CLUSTERS: [Kernel; 3] = [Kernel::ClusterF32, Kernel::ClusterTf32, Kernel::ClusterBf16];
 
 /// Shared memory for some links of the rows: f16 pairs take the place of the values they are cut from, other formats
 /// stand beside them.
@@ -283,12 +119,9 @@ impl Recorder<'_> {
             epsilon: argument.epsilon,
         };
         let shape = Shape { grid: [most.div_ceil(BAND), 1, 1], threads: 32 * BAND, shared_bytes: 0 };
-        let kernels = match tile.grouped {
-            true => [Kernel::CutGroupedRowsF32, Kernel::CutGroupedRowsTf32, Kernel::CutGroupedRowsBf16],
-            false => [Kernel::CutRowsF32, Kernel::CutRowsTf32, Kernel::CutRowsBf16],
-        };
-        self.launch(NAME, kernels[format as usize], shape, cut)?;
-        let (kernel, threads) = (tile.kernels[format as usize], tile.threads);
+        let cut_rows = if tile.grouped { Kernel::CutGroupedRows(format) } else { Kernel::CutRows(format) };
+        self.launch(NAME, cut_rows, shape, cut)?;
+        let (kernel, threads) = ((tile.kernel)(format), tile.threads);
         let (grid, shared_bytes) = (tile.grid(most, columns), tile.shared_bytes(format));
         if !tile.grouped {
             return self.launch(NAME, kernel, Shape { grid, threads, shared_bytes }, argument.clone());
@@ -328,7 +161,7 @@ impl Recorder<'_> {
             return Err(Error::Device("the GPU has too little shared memory for a product".into()));
         }
         if let (Some(choices), Some(mut stopwatch)) = (&weights.choices, self.stopwatch.take()) {
-            let names: Vec<&str> = tiles.iter().map(|tile| tile.kernels[format as usize].name()).collect();
+            let names: Vec<&str> = tiles.iter().map(|tile| (tile.kernel)(format).name()).collect();
             let ProductArgument { links, gated, has_norm, .. } = argument;
             let question = format!("product {most} x {columns} x {links} links, gated {gated}, norm {has_norm}");
             let first = self.launches.len();
@@ -362,7 +195,7 @@ impl Recorder<'_> {
         let most = (1..=least).rev().find(|&units| shared_bytes(units) <= machine.most_shared_bytes())?;
         let grid = units.div_ceil(most).max(units.min(machine.multiprocessors()));
         let shape = Shape { grid: [grid, 1, 1], threads: STREAM_THREADS, shared_bytes: shared_bytes(most) };
-        Some((STREAMS[matrix.format as usize], shape))
+        Some((Kernel::Stream(matrix.format), shape))
     }
 
     /// As [`Self::stream`] for many links of rows without a norm: each block of a cluster reads and cuts one part.
@@ -383,6 +216,6 @@ impl Recorder<'_> {
             + row_bytes(matrix.format, links)
             + most * width * links * matrix.format.link_bytes();
         let shape = Shape { grid: [clusters * CLUSTER, 1, 1], threads: STREAM_THREADS, shared_bytes };
-        (shared_bytes <= machine.most_shared_bytes()).then_some((CLUSTERS[matrix.format as usize], shape))
+        (shared_bytes <= machine.most_shared_bytes()).then_some((Kernel::Cluster(matrix.format), shape))
     }
 }

@@ -9,6 +9,7 @@ mod mixture;
 mod rotary;
 mod rows;
 mod scaler;
+mod tile;
 mod tokens;
 mod transfer;
 
