@@ -344,7 +344,8 @@ pub struct Embed {
 pub struct EmbedTerm {
     /// The rows to choose from.
     pub table: TableId,
-    /// Row numbers, `[groups, length, columns]` in i32.
+    /// Row numbers, `[groups, length, columns]` in i32; [`NO_TOKEN`](crate::token_sampling::NO_TOKEN) is a row that is not a
+    /// number.
     pub index: Tensor,
     /// Number of groups.
     pub groups: Rows,
@@ -356,7 +357,8 @@ pub struct EmbedTerm {
     pub output_column: usize,
 }
 
-/// See [`Operation::QuantiseBits`]. Bit `j` is `input[j] > 0`; the lowest bit comes first.
+/// See [`Operation::QuantiseBits`]. Bit `j` is `input[j] > 0`; the lowest bit comes first. A value that is not a number
+/// makes [`NO_TOKEN`](crate::token_sampling::NO_TOKEN).
 #[derive(Debug, Clone)]
 pub struct QuantiseBits {
     /// `[rows, bits]`.

@@ -130,15 +130,24 @@ fn sum(logits: &[f32], weights: &[f64], chosen: impl Fn(f32) -> bool) -> f64 {
     parts.iter().sum()
 }
 
-/// The token at `uniform` (between 0 and 1) of the cumulative weights, in the order of the tokens.
-pub(crate) fn draw(weights: &[f64], uniform: f64) -> usize {
-    let target = uniform * weights.iter().sum::<f64>();
+/// What stands in the place of a token where there are no probabilities or bits, because a model's sums have overflowed.
+/// It is embedded as values that are not numbers, so that no forecast comes of it.
+pub const NO_TOKEN: i32 = -1;
+
+/// The token at `uniform` (between 0 and 1) of the cumulative weights, in the order of the tokens; [`NO_TOKEN`] where the
+/// weights have no sum.
+pub(crate) fn draw(weights: &[f64], uniform: f64) -> i32 {
+    let total = weights.iter().sum::<f64>();
+    if total.is_nan() {
+        return NO_TOKEN;
+    }
+    let target = uniform * total;
     let mut reached = 0.0;
     let mut last = 0;
     for (index, &weight) in weights.iter().enumerate() {
         if weight > 0.0 {
             reached += weight;
-            last = index;
+            last = index as i32;
             if reached > target {
                 break;
             }
@@ -220,16 +229,16 @@ mod tests {
     fn draws_follow_the_weights() {
         let weights = [0.0, 1.0, 0.0, 0.5, 0.5, 0.0];
         assert_eq!([0.0, 0.4999, 0.5001, 0.76, 0.9999].map(|uniform| draw(&weights, uniform)), [1, 1, 3, 4, 4]);
-        assert_eq!(draw(&[f64::NAN; 3], 0.5), 0);
+        assert_eq!(draw(&[0.5, f64::NAN, 1.0], 0.1), NO_TOKEN);
     }
 
     #[test]
-    fn logits_that_are_not_numbers_do_no_harm() {
+    fn logits_that_are_not_finite_are_no_token() {
         let sampling = TokenSampling { top_k: 2, top_p: 0.5, filter: Filter::Both, ..TokenSampling::default() };
         for logits in [[f32::NAN; 4], [f32::INFINITY; 4], [f32::NEG_INFINITY; 4]] {
             let mut weights = [0.0; 4];
             sampling.weigh(InstructionSet::detected(), &logits, &mut weights);
-            assert!(draw(&weights, 0.7) < 4);
+            assert_eq!(draw(&weights, 0.7), NO_TOKEN);
         }
     }
 }

@@ -21,7 +21,7 @@ use nowcast_engine::head::Head;
 use nowcast_engine::operation::{self, Operation};
 use nowcast_engine::plan::{Element, PlanBuilder, Section};
 use nowcast_engine::rotary::Pairing;
-use nowcast_engine::token_sampling::TokenSampling;
+use nowcast_engine::token_sampling::{NO_TOKEN, TokenSampling};
 use nowcast_engine::weights::{Activation, WeightList};
 
 /// The devices to test, with the sums of the CPU.
@@ -158,6 +158,71 @@ fn rows_that_move() {
 fn tokens_are_embedded_and_drawn_as_on_the_cpu() {
     for shared in [true, false] {
         compare(|| tokens(shared), &[live(2, 5, 11), live(1, 2, 3), live(2, 1, 4), live(1, 5, 11)], EXACT);
+    }
+}
+
+#[test]
+fn what_is_not_a_number_is_no_token_and_embeds_as_none() {
+    let cpu: Box<dyn Device> = Box::new(CpuDevice::new(Some(2)));
+    for device in std::iter::once(cpu).chain(exact_devices().map(|device| Box::new(device) as Box<dyn Device>)) {
+        let (mut list, mut builder) = (WeightList::default(), PlanBuilder::new(live(2, 1, 3), true));
+        let table = list.table(1, vec![5.0, 6.0, 7.0, 8.0]);
+        let (series, paths) = (Rows::batch(), Rows::batch().times_samples());
+        let bits = builder.input(Element::F32, series, 4);
+        let pairs = builder.tensor_of(Element::I32, series, 2);
+        builder.push(Operation::QuantiseBits(operation::QuantiseBits { input: bits, first_bits: 2, output: pairs }));
+        let embedded = builder.tensor(series, 1);
+        let term = |column| operation::EmbedTerm {
+            table,
+            index: pairs,
+            groups: series,
+            first: Rows::fixed(0),
+            column,
+            output_column: 0,
+        };
+        let terms = vec![term(0), term(1)];
+        builder.push(Operation::Embed(operation::Embed { terms, tokens: Rows::fixed(1), output: embedded }));
+        let streams = builder.input(Element::I32, series, 1);
+        let tokens = builder.tensor_of(Element::I32, paths, 2);
+        let inputs = [(0, series, true), (1, paths, false)].map(|(column, rows, shared)| {
+            let logits = builder.input(Element::F32, rows, 4);
+            let weights = builder.tensor_of(Element::F64, rows, 4);
+            let (step, position) = (0, 0);
+            builder.push(Operation::SampleToken(operation::SampleToken {
+                logits,
+                weights,
+                shared,
+                streams,
+                tokens,
+                column,
+                step,
+                position,
+            }));
+            logits
+        });
+        for output in [pairs, embedded, tokens] {
+            builder.keep(output);
+        }
+        let mut executable = device.load(list).unwrap().prepare(Arc::new(builder.finish().unwrap())).unwrap();
+        executable.write(bits, &[1.0, -1.0, f32::NAN, 1.0, 1.0, 1.0, -1.0, 1.0]);
+        executable.write_integers(streams, &[0, 1]);
+        let (fine, nan, infinite) = ([-1e30, 0.0, -1e30, -1e30], [0.0, f32::NAN, 1.0, 2.0], [f32::INFINITY; 4]);
+        executable.write(inputs[0], &[infinite, fine].concat());
+        executable.write(inputs[1], &[fine, nan, infinite, fine, fine, nan].concat());
+        let token_sampling = TokenSampling::default();
+        let launch = Launch { live: live(2, 1, 3), seed: 1, first_sample: 0, token_sampling };
+        executable.run(Section::Prefill, &launch).unwrap();
+        let mut read = |tensor, length| {
+            let mut values = vec![0.0; length];
+            executable.read(tensor, &mut values);
+            values
+        };
+        let (name, none) = (device.describe(), f64::from(NO_TOKEN));
+        assert_eq!(read(pairs, 4), [1.0, none, 3.0, 2.0], "{name}");
+        let embedded = read(embedded, 2);
+        assert!(embedded[0].is_nan() && embedded[1] == 15.0, "{name}: {embedded:?}");
+        let expected = [none, 1.0, none, none, none, none, 1.0, 1.0, 1.0, 1.0, 1.0, none];
+        assert_eq!(read(tokens, 12), expected, "{name}");
     }
 }
 

@@ -8,7 +8,7 @@ use nowcast_engine::extent::{Live, Rows};
 use nowcast_engine::operation::{self, EmbedTerm, Operation};
 use nowcast_engine::plan::{Element, Plan, PlanBuilder, Section, Tensor};
 use nowcast_engine::random::{Stream, uniform_from_64};
-use nowcast_engine::token_sampling::TokenSampling;
+use nowcast_engine::token_sampling::{NO_TOKEN, TokenSampling};
 use nowcast_engine::weights::WeightList;
 
 const CAPACITY: Live = Live { batch: 3, context: 6, samples: 7 };
@@ -103,7 +103,7 @@ fn signs_become_bits_with_the_lowest_first_and_zero_is_no_sign() {
     let mut executable = prepare(plan.finish().unwrap(), WeightList::default());
     executable.write(input, &[0.5, -0.5, 1e-30, -0.0, 2.0, 0.0, f32::NAN, -1.0, 3.0, -3.0]);
     executable.run(Section::Prefill, &launch(TokenSampling::default())).unwrap();
-    assert_eq!(read(&mut *executable, output), [5.0, 2.0, 0.0, 1.0]);
+    assert_eq!(read(&mut *executable, output), [5.0, 2.0, f64::from(NO_TOKEN), 1.0]);
 }
 
 /// Draws for every path from logits per series, then from logits per path that repeat them.

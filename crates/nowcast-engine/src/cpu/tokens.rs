@@ -6,7 +6,7 @@ use super::executor::Context;
 use super::rows::SharedRows;
 use crate::operation::{Embed, QuantiseBits, SampleToken};
 use crate::random::{Stream, uniform_from_64};
-use crate::token_sampling::draw;
+use crate::token_sampling::{NO_TOKEN, draw};
 
 /// Rows that one task embeds or draws: enough to be worth a thread.
 const GRAIN: usize = 8;
@@ -27,11 +27,16 @@ pub(super) fn embed(op: &Embed, access: &Access<'_>, context: &mut Context<'_>) 
         context.weights.pool.for_each_chunk(rows, GRAIN, |range| {
             for row in range {
                 let group = row / tokens * groups / outer;
-                let entry = index[(group * length + first + row % tokens) * term.index.width + term.column] as usize;
+                let entry = index[(group * length + first + row % tokens) * term.index.width + term.column];
                 // SAFETY: every row is visited once.
                 let output = unsafe { output.row(row) };
                 let columns = &mut output[term.output_column..][..term.table.width];
-                for (out, value) in columns.iter_mut().zip(&table[entry * term.table.width..][..term.table.width]) {
+                if entry == NO_TOKEN {
+                    columns.fill(f32::NAN);
+                    continue;
+                }
+                let entry = &table[entry as usize * term.table.width..][..term.table.width];
+                for (out, value) in columns.iter_mut().zip(entry) {
                     *out += value;
                 }
             }
@@ -44,7 +49,8 @@ pub(super) fn quantise(op: &QuantiseBits, access: &Access<'_>) {
     let output = access.write::<i32>(op.output);
     for (row, pair) in access.read::<f32>(op.input).chunks(bits).zip(output.chunks_mut(2)) {
         for (token, bits) in pair.iter_mut().zip([&row[..op.first_bits], &row[op.first_bits..]]) {
-            *token = bits.iter().rev().fold(0, |token, &value| token << 1 | i32::from(value > 0.0));
+            let number = bits.iter().rev().fold(0, |token, &value| token << 1 | i32::from(value > 0.0));
+            *token = if bits.iter().any(|value| value.is_nan()) { NO_TOKEN } else { number };
         }
     }
 }
@@ -80,7 +86,7 @@ pub(super) fn sample(op: &SampleToken, access: &Access<'_>, context: &mut Contex
             let [high, low, ..] = stream.words(op.position as u32);
             // SAFETY: every path is visited once.
             let tokens = unsafe { tokens.row(path) };
-            tokens[op.column] = draw(&weights[row * vocabulary..][..vocabulary], uniform_from_64(high, low)) as i32;
+            tokens[op.column] = draw(&weights[row * vocabulary..][..vocabulary], uniform_from_64(high, low));
         }
     });
 }

@@ -32,6 +32,7 @@ pub(super) const HEADERS: &[Source] = sources![
     "cluster.cuh",
     "attention.cuh",
     "rotary.cuh",
+    "token.cuh",
 ];
 
 /// All files with kernels.

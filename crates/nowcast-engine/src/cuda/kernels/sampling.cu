@@ -4,6 +4,7 @@
 // another order decide wherever no rounding can make a difference, and the chains only where one could.
 #include "elementary.cuh"
 #include "random.cuh"
+#include "token.cuh"
 
 #define THREADS 256
 #define PARTS 8
@@ -303,7 +304,8 @@ __device__ inline void draw(const SampleToken& call, i64 path, const double* wei
         __syncthreads();
     }
     if (threadIdx.x == 0) {
-        call.tokens[path * call.width + call.column] = share->chosen < vocabulary ? share->chosen : share->last;
+        int token = share->chosen < vocabulary ? share->chosen : share->last;
+        call.tokens[path * call.width + call.column] = total != total ? NO_TOKEN : token;
     }
 }
 

@@ -1,5 +1,6 @@
 // Tokens: from integers to embeddings, from signs to integers.
 #include "plan.cuh"
+#include "token.cuh"
 
 struct RepeatRows {
     // [series, width] and [series, samples, width]
@@ -68,7 +69,8 @@ KERNEL(embed, Embed, 256) {
         i64 length = count(term.index_rows, call.live) / (groups > 1 ? groups : 1);
         i64 group = row / tokens * groups / outer;
         i64 source = group * length + count(term.first, call.live) + row % tokens;
-        sum += term.table[(i64)term.index[source * term.columns + term.column] * term.width + place];
+        int entry = term.index[source * term.columns + term.column];
+        sum += entry == NO_TOKEN ? __int_as_float(0x7fc00000) : term.table[(i64)entry * term.width + place];
     }
     call.output[index] = sum;
 }
@@ -90,8 +92,15 @@ KERNEL(quantise_bits, QuantiseBits, 256) {
     if (row >= count(call.rows, call.live)) return;
     const float* values = call.input + row * call.bits;
     int first = 0, second = 0;
-    for (int bit = call.first_bits - 1; bit >= 0; bit--) first = first << 1 | (values[bit] > 0.0f);
-    for (int bit = call.bits - 1; bit >= call.first_bits; bit--) second = second << 1 | (values[bit] > 0.0f);
-    call.output[2 * row] = first;
-    call.output[2 * row + 1] = second;
+    bool first_missing = false, second_missing = false;
+    for (int bit = call.first_bits - 1; bit >= 0; bit--) {
+        first = first << 1 | (values[bit] > 0.0f);
+        first_missing |= values[bit] != values[bit];
+    }
+    for (int bit = call.bits - 1; bit >= call.first_bits; bit--) {
+        second = second << 1 | (values[bit] > 0.0f);
+        second_missing |= values[bit] != values[bit];
+    }
+    call.output[2 * row] = first_missing ? NO_TOKEN : first;
+    call.output[2 * row + 1] = second_missing ? NO_TOKEN : second;
 }
