@@ -1,6 +1,7 @@
 //! Forecasts of candles: the same digits whatever runs beside them, and windows that slide.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::civil::{DateTime, date};
@@ -10,8 +11,15 @@ use nowcast::kronos::{Filter, KronosSource, LoadOptions, Window};
 use nowcast::{CandleColumns, CandleForecaster, CandleOptions, Candles, Forecast};
 
 /// A small random model whose window holds 64 tokens.
+fn golden() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../goldens/kronos-predict")
+}
+
 fn forecaster(threads: usize) -> CandleForecaster {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../goldens/kronos-predict");
+    load(&golden(), threads)
+}
+
+fn load(folder: &Path, threads: usize) -> CandleForecaster {
     let [tokenizer, predictor] = ["tokenizer", "model"].map(|half| ModelSource::Folder(folder.join(half)));
     let device = Arc::new(CpuDevice::new(Some(threads)).with_poisoned_memory());
     CandleForecaster::load_with(&KronosSource { tokenizer, predictor }, device, LoadOptions::default()).unwrap()
@@ -207,4 +215,38 @@ fn settings_and_times_that_are_missing_are_one_clear_line() {
     assert!(error.contains("short") && error.contains('3') && !error.contains('\n'), "{error}");
     let cold = changed(&options(3), |options| options.temperature = 0.0);
     assert!(forecaster.forecast(&[market("a", 9)], &cold).unwrap_err().to_string().contains("temperature"));
+}
+
+/// A copy of the model whose `tensor` of one half is so large that sums overflow.
+fn overflowing(half: &str, tensor: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for half in ["tokenizer", "model"] {
+        fs::create_dir(folder.path().join(half)).unwrap();
+        for file in ["config.json", "model.safetensors"] {
+            fs::copy(golden().join(half).join(file), folder.path().join(half).join(file)).unwrap();
+        }
+    }
+    let path = folder.path().join(half).join("model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    let [start, end] = [0, 1].map(|side| 8 + length + header[tensor]["data_offsets"][side].as_u64().unwrap() as usize);
+    bytes[start..end].as_chunks_mut().0.fill(f32::MAX.to_le_bytes());
+    fs::write(path, bytes).unwrap();
+    folder
+}
+
+/// Regression: tokens were drawn from logits that are not numbers, and decoded to candles that looked like any others.
+#[test]
+fn a_model_whose_sums_overflow_fails_instead_of_drawing_nonsense() {
+    for (half, tensor) in [
+        ("model", "transformer.1.ffn.w2.weight"),
+        ("model", "head.proj_s2.weight"),
+        ("tokenizer", "encoder.0.ffn.w2.weight"),
+        ("tokenizer", "decoder.0.ffn.w2.weight"),
+    ] {
+        let folder = overflowing(half, tensor);
+        let error = load(folder.path(), 2).forecast(&[market("a", 40)], &options(3)).unwrap_err().to_string();
+        assert!(error.contains("the model's own numbers overflow, which --sync finds"), "{half} {tensor}: {error}");
+    }
 }
