@@ -18,3 +18,8 @@ pub(super) fn read(files: &[PathBuf], columns: &[String], time: Option<&String>)
     }
     Ok((symbols, notes))
 }
+
+/// What a model of candles assumes of the symbols.
+pub(super) fn candle_notes(symbols: &[Symbol]) -> impl Iterator<Item = String> {
+    symbols.iter().flat_map(|symbol| symbol.candle_notes().iter().map(|note| format!("{}: {note}", symbol.name())))
+}

@@ -79,6 +79,16 @@ fn toto_and_kronos_stand_side_by_side() {
     assert_eq!(answer["symbols"][0]["bars_per_year"].as_f64(), Some(12096.0));
 }
 
+/// Regression: backtests of Toto alone said that there is no amount, which only whole candles have.
+#[test]
+fn what_candles_lack_is_said_of_candles_alone() {
+    for (model, says) in [(model(), false), (kronos(), true)] {
+        let answer = backtest(&[&vix()], &[&SHORT[..], &["--model", &model, "--samples", "2"]].concat());
+        let notes: Vec<&str> = answer["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
+        assert_eq!(notes.contains(&"vix_daily: there is no volume: volume and amount count as 0"), says, "{notes:?}");
+    }
+}
+
 #[test]
 fn files_of_forecasts_and_trades_read_back() {
     let folder = tempfile::tempdir().unwrap();

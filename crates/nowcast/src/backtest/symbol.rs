@@ -27,6 +27,8 @@ pub struct Symbol {
     columns: CandleColumns,
     /// How the file calls the prices, in the order of [`Candles::FIELDS`].
     column_names: [String; 4],
+    /// What forecasting whole candles assumes of them.
+    candle_notes: Vec<String>,
     stamps: Vec<Stamp>,
     style: Style,
 }
@@ -48,13 +50,13 @@ impl Symbol {
         let mut notes = Vec::new();
         let symbols = match columns::known(table).map_or_else(|| columns::by_name(table), Ok) {
             Ok(found) => {
-                notes.extend(found.notes);
                 let name = |field: usize| found.places[field].map(|place| table.columns[place].name.clone());
                 let column_names = std::array::from_fn(|field| name(field).unwrap_or_default());
                 vec![Self {
                     name: table.name.clone(),
                     columns: found.columns,
                     column_names,
+                    candle_notes: found.notes,
                     stamps: times.stamps.clone(),
                     style: times.style.clone(),
                 }]
@@ -66,6 +68,7 @@ impl Symbol {
                     name: format!("{}/{}", table.name, column.name),
                     columns: CandleColumns { close: column.values.clone(), ..CandleColumns::default() },
                     column_names: [String::new(), String::new(), String::new(), column.name.clone()],
+                    candle_notes: Vec::new(),
                     stamps: times.stamps.clone(),
                     style: times.style.clone(),
                 })
@@ -119,6 +122,11 @@ impl Symbol {
     /// Whether it has open, high and low.
     pub fn is_candle(&self) -> bool {
         !self.columns.open.is_empty()
+    }
+
+    /// What a forecast of whole candles assumes, such as an amount that the file lacks; a forecast of one price does not.
+    pub fn candle_notes(&self) -> &[String] {
+        &self.candle_notes
     }
 
     /// One price of every bar; `None` where there are values only.

@@ -30,12 +30,15 @@ pub(crate) fn run(arguments: &BacktestArguments) -> Result<()> {
     files::check(arguments.files.iter().map(|path| path.as_path()), outputs.into_iter().flatten())?;
     arguments.report.as_deref().map(check_report).transpose()?;
     let options = options(arguments);
-    let (symbols, notes) = symbols::read(&arguments.files, &arguments.columns, arguments.time.as_ref())?;
+    let (symbols, mut notes) = symbols::read(&arguments.files, &arguments.columns, arguments.time.as_ref())?;
     // What cannot work is said before a model is fetched and loaded.
     let shortest = vec![arguments.context.unwrap_or(1); symbols.len()];
     Backtest::new(symbols.clone(), shortest, options.clone())?;
 
     let mut models = forecasters::load(arguments, &symbols)?;
+    if models.any_candles {
+        notes.extend(symbols::candle_notes(&symbols));
+    }
     let longest = |symbol: &Symbol| {
         let contexts = models.forecasters.iter().map(|model| model.context(symbol, arguments.horizon));
         contexts.max().unwrap_or(1)
@@ -43,7 +46,6 @@ pub(crate) fn run(arguments: &BacktestArguments) -> Result<()> {
     let contexts: Vec<usize> = symbols.iter().map(longest).collect();
     let look_back = contexts.iter().copied().max().unwrap_or(1);
     let backtest = Backtest::new(symbols, contexts, options)?;
-    let mut notes = notes;
     notes.extend(fewer_windows(arguments, &backtest));
 
     let mut references: Vec<ReferencePredictor> = Reference::ALL

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use nowcast::backtest::{Backtest, CandlePredictor, Evaluation, Predictor, SeriesPredictor};
-use nowcast::family::Located;
+use nowcast::family::{Located, ModelFamily};
 use nowcast::tuning::{Choice, Parameters, Space, Spans, Tuned};
 use nowcast::{CandleOptions, Error, ForecastOptions, Result};
 use nowcast_cli::output::{tuned_table, write_file};
@@ -31,11 +31,14 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<()> {
     }
     let journal_path = journal::beside(&arguments.out);
     files::check(arguments.files.iter().map(|path| path.as_path()), [arguments.out.as_path(), &journal_path])?;
-    let (symbols, notes) = symbols::read(&arguments.files, &arguments.columns, arguments.time.as_ref())?;
+    let (symbols, mut notes) = symbols::read(&arguments.files, &arguments.columns, arguments.time.as_ref())?;
     let stride = arguments.stride.unwrap_or(arguments.horizon);
     let spans = Spans::new(&symbols, arguments.horizon, stride, [arguments.windows, arguments.test_windows])?;
     let located = model::locate(&arguments.model.model, &arguments.model.run)?;
     let family = located.family();
+    if family == ModelFamily::Kronos {
+        notes.extend(symbols::candle_notes(&symbols));
+    }
     let mut model = Model::load(arguments, located)?;
     let trials = Space::new(family, spans.longest_context, arguments.seed).trials(arguments.trials);
     let search = search(arguments, &spans, &model);

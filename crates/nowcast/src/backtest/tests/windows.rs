@@ -66,7 +66,8 @@ fn a_table_with_the_four_prices_is_one_symbol() {
     let (symbols, notes) =
         read("date,Open,High,Low,Close\n2024-01-01,1,3,1,2\n2024-01-02,1,,1,2\n2024-01-03,2,3,2,3\n").unwrap();
     assert_eq!((symbols.len(), symbols[0].name(), symbols[0].closes()), (1, "t", &[2.0, 3.0][..]));
-    assert!(notes.iter().any(|note| note.contains("1 row(s) without all of open")), "{notes:?}");
+    assert_eq!(notes, ["1 row(s) without all of open, high, low and close are left out"]);
+    assert_eq!(symbols[0].candle_notes(), ["there is no volume: volume and amount count as 0"]);
     // Adjusted prices alone are prices.
     let (symbols, _) = read("date,Adj. Open,Adj. High,Adj. Low,Adj. Close\n2024-01-01,1,3,1,2\n").unwrap();
     assert!(symbols[0].is_candle());
