@@ -75,12 +75,12 @@ impl PackedLinear {
                 set.dispatch(narrow::Block { linear: self, input, input_stride, norm_epsilon, output, rows, panels });
             });
         }
-        let (form, group) = (Form::of(self.dtype(), set), float::GROUP);
+        let form = Form::of(self.dtype(), set);
         let chunk = chunk_rows(inputs, pool);
         for first_row in (0..rows).step_by(chunk) {
             let rows = chunk.min(rows - first_row);
             let input = &input[first_row * input_stride..];
-            operand.fill(&Rows { input, stride: input_stride, inputs, rows, norm_epsilon, form, group }, set, pool);
+            operand.fill(&Rows { input, stride: input_stride, inputs, rows, norm_epsilon, form }, set, pool);
             let operand = &*operand;
             cut.run(rows, block_rows(inputs), pool, |rows, panels| match form {
                 Form::Floats | Form::Rounded => {

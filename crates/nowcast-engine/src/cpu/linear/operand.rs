@@ -4,6 +4,7 @@
 //! reads one stream instead of one for each row: `[block][group of inputs][tile][input][row]` for floats (a word of two
 //! inputs for pairs of bf16), and `[block][tile][word of four inputs][row]` for int8. Norms and scales are found once for each row on the way.
 
+use super::float::GROUP;
 use super::norm::inverse_root_mean_square;
 use super::rounding::{OFFSET, bf16_bits, bf16_pair, int8_scales, magnitude, quantised};
 use crate::cpu::detect::{InstructionSet, Kernel};
@@ -126,8 +127,6 @@ pub(super) struct Rows<'a> {
     pub(super) rows: usize,
     pub(super) norm_epsilon: Option<f32>,
     pub(super) form: Form,
-    /// Inputs of a group, whole words.
-    pub(super) group: usize,
 }
 
 impl Default for Operand {
@@ -201,9 +200,9 @@ impl Kernel for Part<'_> {
                 scales.norm = norm_epsilon.map_or(1.0, |epsilon| inverse_root_mean_square(row(index), epsilon));
             }
             match form {
-                Form::Floats => self.interleave::<V, 1>(&tile, |[value]| value.to_bits()),
-                Form::Rounded => self.interleave::<V, 1>(&tile, |[value]| bf16_bits(value)),
-                Form::Pairs => self.interleave::<V, 2>(&tile, bf16_pair),
+                Form::Floats => self.interleave::<V, Exact>(&tile),
+                Form::Rounded => self.interleave::<V, Rounded>(&tile),
+                Form::Pairs => self.interleave::<V, Paired>(&tile),
                 Form::Bytes => {
                     let per_row = inputs.div_ceil(form.inputs());
                     // SAFETY: no other part has this tile.
@@ -218,13 +217,13 @@ impl Kernel for Part<'_> {
 }
 
 impl Part<'_> {
-    /// Writes the values of a tile word by word of so many inputs.
+    /// Writes the words of a tile one input after the other.
     #[inline(always)]
-    fn interleave<V: Vector, const INPUTS: usize>(&self, tile: &Range<usize>, word: impl Fn([f32; INPUTS]) -> u32) {
+    fn interleave<V: Vector, W: RowWords>(&self, tile: &Range<usize>) {
         macro_rules! choose {
             ($($rows:literal)*) => {
                 match tile.len() {
-                    $($rows => self.interleave_rows::<V, INPUTS, $rows>(tile.start, word),)*
+                    $($rows => self.interleave_rows::<V, W, $rows>(tile.start),)*
                     _ => unreachable!("a tile has at most 8 rows"),
                 }
             };
@@ -233,49 +232,100 @@ impl Part<'_> {
     }
 
     #[inline(always)]
-    fn interleave_rows<V: Vector, const INPUTS: usize, const ROWS: usize>(
-        &self,
-        first: usize,
-        word: impl Fn([f32; INPUTS]) -> u32,
-    ) {
-        let Rows { input, stride, inputs, group, .. } = *self.rows;
-        let words_of = |inputs: usize| inputs.div_ceil(INPUTS);
+    fn interleave_rows<V: Vector, W: RowWords, const ROWS: usize>(&self, first: usize) {
+        let Rows { input, stride, inputs, .. } = *self.rows;
+        let words_of = |inputs: usize| inputs.div_ceil(W::INPUTS);
         let rows: [&[f32]; ROWS] =
             std::array::from_fn(|row| &input[(self.block.start + first + row) * stride..][..inputs]);
-        for start in (0..inputs).step_by(group) {
-            let depth = group.min(inputs - start);
+        let mut buffers = [[0.0; GROUP]; ROWS];
+        for start in (0..inputs).step_by(GROUP) {
+            let depth = GROUP.min(inputs - start);
+            let count = words_of(depth);
             let block = self.block.start * words_of(inputs) + words_of(start) * self.block.len();
             // SAFETY: no other part has this tile.
-            let words = unsafe { self.words.part(block + first * words_of(depth), words_of(depth) * ROWS) };
-            let rows: [&[f32]; ROWS] = std::array::from_fn(|row| &rows[row][start..start + depth]);
-            // A word of a row; inputs behind its end are zero.
-            let word_at = |row: usize, index: usize| {
-                let values = &rows[row][index * INPUTS..];
-                word(std::array::from_fn(|input| values.get(input).copied().unwrap_or(0.0)))
+            let target = unsafe { self.words.part(block + first * count, count * ROWS) };
+            if W::COPIED {
+                for (row, words) in rows.iter().zip(&mut buffers) {
+                    W::write(&row[start..][..depth], words);
+                }
+            }
+            let words = |row: usize, first: usize| -> &[f32] {
+                if W::COPIED { &buffers[row][first..] } else { &rows[row][start + first..] }
             };
-            let whole = depth / (SQUARE * INPUTS);
-            for (square, words) in words.chunks_exact_mut(SQUARE * ROWS).take(whole).enumerate() {
-                let words_of_row = |row: usize| -> [u32; SQUARE] {
-                    let values: &[f32] = &rows[row][square * SQUARE * INPUTS..][..SQUARE * INPUTS];
-                    let (values, _) = values.as_chunks::<INPUTS>();
-                    std::array::from_fn(|index| word(values[index]))
-                };
-                if let (SQUARE, Ok(words)) = (ROWS, (&mut *words).try_into()) {
-                    V::transpose(std::array::from_fn(words_of_row), words);
+            let whole = count / SQUARE * SQUARE;
+            let (squares, rest) = target.split_at_mut(whole * ROWS);
+            for (square, target) in squares.chunks_exact_mut(SQUARE * ROWS).enumerate() {
+                let words: [&[f32; SQUARE]; ROWS] = std::array::from_fn(|row| {
+                    words(row, square * SQUARE).first_chunk().expect("a square lies within its row")
+                });
+                if let (Ok(target), Ok(words)) = ((&mut *target).try_into(), words[..].try_into()) {
+                    V::transpose(words, target);
                     continue;
                 }
-                for row in 0..ROWS {
-                    for (index, word) in words_of_row(row).into_iter().enumerate() {
-                        words[index * ROWS + row] = word;
-                    }
+                for (index, target) in target.chunks_exact_mut(ROWS).enumerate() {
+                    target.copy_from_slice(&words.map(|row| row[index].to_bits()));
                 }
             }
-            let rest = words[whole * SQUARE * ROWS..].chunks_exact_mut(ROWS);
-            for (index, words) in rest.enumerate() {
-                for (row, word) in words.iter_mut().enumerate() {
-                    *word = word_at(row, whole * SQUARE + index);
-                }
+            for (index, target) in rest.chunks_exact_mut(ROWS).enumerate() {
+                target
+                    .copy_from_slice(&std::array::from_fn::<_, ROWS, _>(|row| words(row, whole + index)[0].to_bits()));
             }
+        }
+    }
+}
+
+/// What becomes of the values of a row.
+trait RowWords {
+    /// Inputs of a word.
+    const INPUTS: usize;
+    /// Whether words are others than the values.
+    const COPIED: bool = true;
+
+    /// Writes the words of at most [`GROUP`] values, as the bits of f32; inputs behind their end are zero.
+    fn write(values: &[f32], words: &mut [f32; GROUP]);
+}
+
+/// Values as they are.
+struct Exact;
+
+/// The nearest bf16, as an f32.
+struct Rounded;
+
+/// The nearest bf16 of two values.
+struct Paired;
+
+impl RowWords for Exact {
+    const INPUTS: usize = 1;
+    const COPIED: bool = false;
+
+    #[inline(always)]
+    fn write(values: &[f32], words: &mut [f32; GROUP]) {
+        words[..values.len()].copy_from_slice(values);
+    }
+}
+
+impl RowWords for Rounded {
+    const INPUTS: usize = 1;
+
+    #[inline(always)]
+    fn write(values: &[f32], words: &mut [f32; GROUP]) {
+        for (word, value) in words.iter_mut().zip(values) {
+            *word = f32::from_bits(bf16_bits(*value));
+        }
+    }
+}
+
+impl RowWords for Paired {
+    const INPUTS: usize = 2;
+
+    #[inline(always)]
+    fn write(values: &[f32], words: &mut [f32; GROUP]) {
+        let (pairs, last) = values.as_chunks::<2>();
+        for (word, pair) in words.iter_mut().zip(pairs) {
+            *word = f32::from_bits(bf16_pair(*pair));
+        }
+        if let [last] = *last {
+            words[pairs.len()] = f32::from_bits(bf16_pair([last, 0.0]));
         }
     }
 }

@@ -35,10 +35,10 @@ pub(super) unsafe fn sum(eight: __m256) -> f32 {
 /// # Safety
 /// The processor must have AVX2.
 #[inline(always)]
-pub(super) unsafe fn transpose(rows: [[u32; 8]; 8], columns: &mut [u32; 64]) {
+pub(super) unsafe fn transpose(rows: [&[f32; 8]; 8], columns: &mut [u32; 64]) {
     // SAFETY: rows and columns are eight words each; the caller vouches for the processor.
     unsafe {
-        let row = |index: usize| _mm256_loadu_ps(rows[index].as_ptr().cast());
+        let row = |index: usize| _mm256_loadu_ps(rows[index].as_ptr());
         // Pairs of rows, then fours, then halves: lane by lane, row by row.
         let pair = |a, b| (_mm256_unpacklo_ps(row(a), row(b)), _mm256_unpackhi_ps(row(a), row(b)));
         let four = |a: (__m256, __m256), b: (__m256, __m256)| {
@@ -158,7 +158,7 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
-    fn transpose(rows: [[u32; 8]; 8], columns: &mut [u32; 64]) {
+    fn transpose(rows: [&[f32; 8]; 8], columns: &mut [u32; 64]) {
         // SAFETY: see the impl.
         unsafe { transpose(rows, columns) }
     }

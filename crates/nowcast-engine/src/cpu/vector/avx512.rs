@@ -112,7 +112,7 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    fn transpose(rows: [[u32; 8]; 8], columns: &mut [u32; 64]) {
+    fn transpose(rows: [&[f32; 8]; 8], columns: &mut [u32; 64]) {
         // SAFETY: see the impl; AVX-512 includes AVX2.
         unsafe { super::avx2::transpose(rows, columns) }
     }

@@ -82,11 +82,11 @@ pub(crate) trait Vector: Copy {
     fn power_of_two(self) -> Self;
     /// The two bf16 that share each lane, the upper one first.
     fn halves(self) -> [Self; 2];
-    /// Writes the columns of a square one after the other.
+    /// Writes the columns of a square one after the other, as bits.
     #[inline(always)]
-    fn transpose(rows: [[u32; 8]; 8], columns: &mut [u32; 64]) {
+    fn transpose(rows: [&[f32; 8]; 8], columns: &mut [u32; 64]) {
         for (index, value) in columns.iter_mut().enumerate() {
-            *value = rows[index % 8][index / 8];
+            *value = rows[index % 8][index / 8].to_bits();
         }
     }
     /// The sum of all lanes: the upper half is added to the lower until one lane is left.
