@@ -76,7 +76,7 @@ thread_local! {
     static SCRATCH: Cell<Block> = const { Cell::new(Block { weights: Vec::new(), cumulative: Vec::new() }) };
 }
 
-/// What the draws of up to [`BLOCK`] neighbouring positions share.
+/// What the draws of up to [`BLOCK`] neighbouring positions share; repeated for rows that are drawn together.
 #[derive(Default)]
 struct Block {
     /// Weights before normalisation, `[components, BLOCK]`.
@@ -106,6 +106,15 @@ impl Block {
             for ((cumulative, sum), &weight) in cumulative[..count].iter_mut().zip(&mut sums).zip(weights) {
                 *sum += f64::from(weight);
                 *cumulative = *sum;
+            }
+        }
+    }
+
+    /// Repeats what is known of the first `count` lanes for as many rows.
+    fn repeat(&mut self, count: usize, rows: usize) {
+        for cumulative in self.cumulative.chunks_exact_mut(BLOCK) {
+            for row in 1..rows {
+                cumulative.copy_within(..count, row * count);
             }
         }
     }
@@ -160,12 +169,18 @@ fn sample_rows<V: Vector>(input: &HeadOutput<'_>, draws: &Draws<'_>, rows: Range
         for first in (0..input.positions).step_by(BLOCK) {
             let count = (input.positions - first).min(BLOCK);
             block.prepare::<V>(input, raw, first, count);
-            for row in row..sharing {
-                let target = &mut output.row(row - first_row, input.positions)[first..][..count];
-                draw::<V>(input, raw, &block, draws.stream(row), first, target);
-                for (place, value) in target.iter_mut().enumerate() {
-                    let (affine_location, affine_scale) = input.affine_at(head_row, first + place);
-                    *value = replace_extreme(affine_scale * *value + affine_location);
+            // Few positions fill no block of lanes: rows that share their parameters do.
+            let together = (BLOCK / count).min(sharing - row);
+            block.repeat(count, together);
+            for row in (row..sharing).step_by(together) {
+                let lanes = Lanes { stream: draws.stream(row), rows: together.min(sharing - row), first, count };
+                let values = draw::<V>(input, raw, &block, &lanes);
+                for (index, values) in values.chunks_exact(count).take(lanes.rows).enumerate() {
+                    let target = &mut output.row(row + index - first_row, input.positions)[first..][..count];
+                    for (place, (target, value)) in target.iter_mut().zip(values).enumerate() {
+                        let (affine_location, affine_scale) = input.affine_at(head_row, first + place);
+                        *target = replace_extreme(affine_scale * value + affine_location);
+                    }
                 }
             }
         }
@@ -174,41 +189,56 @@ fn sample_rows<V: Vector>(input: &HeadOutput<'_>, draws: &Draws<'_>, rows: Range
     block.hand_back();
 }
 
-/// Samples of the positions from `first` on, in the units of the head.
-#[inline(always)]
-fn draw<V: Vector>(
-    input: &HeadOutput<'_>,
-    raw: &[f32],
-    block: &Block,
+/// Draws that are made together, at most [`BLOCK`]: `[rows, count]`.
+struct Lanes {
+    /// Of the first row; the others are the next samples of its series.
     stream: Stream,
+    rows: usize,
+    /// First position.
     first: usize,
-    target: &mut [f64],
-) {
-    let count = target.len().min(BLOCK);
-    let (mut choice, mut high, mut low, mut angle) = ([0; BLOCK], [0; BLOCK], [0; BLOCK], [0; BLOCK]);
-    for place in 0..count {
-        [choice[place], high[place], low[place], angle[place]] = stream.words((first + place) as u32);
+    /// Positions of each row.
+    count: usize,
+}
+
+/// Samples in the units of the head.
+#[inline(always)]
+fn draw<V: Vector>(input: &HeadOutput<'_>, raw: &[f32], block: &Block, lanes: &Lanes) -> [f64; BLOCK] {
+    let Lanes { stream, rows, first, count } = *lanes;
+    let length = (rows * count).min(BLOCK);
+    let (mut sample, mut position) = ([0; BLOCK], [0; BLOCK]);
+    for (row, (sample, position)) in sample.chunks_mut(count).zip(position.chunks_mut(count)).take(rows).enumerate() {
+        sample.fill(stream.sample.wrapping_add(row as u32));
+        for (place, position) in position.iter_mut().enumerate() {
+            *position = (first + place) as u32;
+        }
     }
-    let component = block.choose(&choice[..count]);
+    let (mut choice, mut high, mut low, mut angle) = ([0; BLOCK], [0; BLOCK], [0; BLOCK], [0; BLOCK]);
+    for lane in 0..length {
+        let stream = Stream { sample: sample[lane], ..stream };
+        [choice[lane], high[lane], low[lane], angle[lane]] = stream.words(position[lane]);
+    }
+    let component = block.choose(&choice[..length]);
     let components = input.head.components();
     let mut degrees_of_freedom = [0.0f32; BLOCK];
     let mut location = [0.0f32; BLOCK];
     let mut scale = [0.0f32; BLOCK];
-    for place in 0..count {
-        let chosen = (first + place) * input.head.values() + component[place] as usize;
-        degrees_of_freedom[place] = raw[chosen];
-        location[place] = raw[chosen + components];
-        scale[place] = raw[chosen + 2 * components];
+    for lane in 0..length {
+        let chosen = position[lane] as usize * input.head.values() + component[lane] as usize;
+        degrees_of_freedom[lane] = raw[chosen];
+        location[lane] = raw[chosen + components];
+        scale[lane] = raw[chosen + 2 * components];
     }
     let totals = block.totals();
-    for place in 0..count {
-        let nu = f64::from(degrees_of_freedom_from::<V>(degrees_of_freedom[place]));
-        let sigma = f64::from(scale_from::<V>(scale[place]));
-        let u = uniform_from_64(high[place], low[place]);
-        let t = student_t::<V>(nu, u, uniform_from_32(angle[place]));
+    let mut values = [0.0; BLOCK];
+    for lane in 0..length {
+        let nu = f64::from(degrees_of_freedom_from::<V>(degrees_of_freedom[lane]));
+        let sigma = f64::from(scale_from::<V>(scale[lane]));
+        let u = uniform_from_64(high[lane], low[lane]);
+        let t = student_t::<V>(nu, u, uniform_from_32(angle[lane]));
         // Weights that are not finite make the value NaN.
-        target[place] = f64::from(location[place]) + sigma * t + 0.0 * totals[place];
+        values[lane] = f64::from(location[lane]) + sigma * t + 0.0 * totals[lane];
     }
+    values
 }
 
 /// Bailey's transform of two uniform numbers.

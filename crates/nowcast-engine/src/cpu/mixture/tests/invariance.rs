@@ -13,14 +13,17 @@ fn draws<'a>(series_keys: &'a [u32], samples: usize, first_sample: u32, shared: 
 
 #[test]
 fn shared_and_own_parameters_give_the_same_digits() {
-    let (series, samples) = (3, 5);
-    let width = POSITIONS * HEAD.values();
-    let raw = noise(series * width, 5);
-    let repeated: Vec<f32> = raw.chunks(width).flat_map(|row| row.repeat(samples)).collect();
-    let keys = [1, 2, 3];
-    let shared = sampled(&plain(HEAD, &raw, POSITIONS), &draws(&keys, samples, 4, true), 0..series * samples);
-    let own = sampled(&plain(HEAD, &repeated, POSITIONS), &draws(&keys, samples, 4, false), 0..series * samples);
-    assert_eq!(shared, own);
+    // Rows that share parameters are drawn together where positions leave room: 64, 10, 8, 2 or 1 of them.
+    for positions in [1, 6, 8, 24, POSITIONS] {
+        let (series, samples) = (3, 21);
+        let width = positions * HEAD.values();
+        let raw = noise(series * width, 5);
+        let repeated: Vec<f32> = raw.chunks(width).flat_map(|row| row.repeat(samples)).collect();
+        let keys = [1, 2, 3];
+        let shared = sampled(&plain(HEAD, &raw, positions), &draws(&keys, samples, 4, true), 0..series * samples);
+        let own = sampled(&plain(HEAD, &repeated, positions), &draws(&keys, samples, 4, false), 0..series * samples);
+        assert_eq!(shared, own, "{positions} positions");
+    }
 }
 
 #[test]
