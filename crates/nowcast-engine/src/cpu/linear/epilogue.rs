@@ -9,8 +9,7 @@ use crate::cpu::vector::Vector;
 pub(super) struct Finish<'a> {
     pub(super) sums: &'a [f32; PANEL],
     pub(super) scale: f32,
-    /// `[32]`
-    pub(super) bias: Option<&'a [f32]>,
+    pub(super) bias: Option<&'a [f32; PANEL]>,
     pub(super) layout: Layout,
 }
 

@@ -1,6 +1,5 @@
 //! Products in f32, of f32 or of bf16 weights.
 
-use super::epilogue::Finish;
 use super::operand::{BLOCK_ROWS, Operand, Tiles};
 use super::output::Output;
 use super::pack::{PackedLinear, inputs_per_word};
@@ -78,6 +77,7 @@ impl Block<'_> {
         let mut sums = Sums([[0.0; PANEL]; BLOCK_ROWS]);
         for panel in panels.clone() {
             let panel_words = linear.panels(panel..panel + 1);
+            let target = output.panel(panel, linear.panel_bias(panel));
             for start in (0..inputs).step_by(GROUP) {
                 let depth = GROUP.min(inputs - start);
                 let words = &panel_words[start / per_word * PANEL..][..depth.div_ceil(per_word) * PANEL];
@@ -100,9 +100,7 @@ impl Block<'_> {
                     // Written tile by tile, the results leave while the next tile computes.
                     if start + depth == inputs {
                         for row in tile {
-                            let (scale, bias) = (scales[row].norm as f32, linear.panel_bias(panel));
-                            let finish = Finish { sums: &sums.0[row], scale, bias, layout: linear.layout() };
-                            output.write::<V>(first_row + rows.start + row, panel, &finish);
+                            target.write::<V>(first_row + rows.start + row, &sums.0[row], scales[row].norm as f32);
                         }
                     }
                 }

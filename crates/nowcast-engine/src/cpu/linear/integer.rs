@@ -1,7 +1,6 @@
 //! Products of int8: sums of integers are exact, so their order is free.
 
 use super::PANEL;
-use super::epilogue::Finish;
 use super::operand::{Operand, Tiles};
 use super::output::Output;
 use super::pack::{PackedLinear, QuantisedPanel, inputs_per_word};
@@ -39,6 +38,7 @@ impl IntegerKernel for Block<'_> {
         let share = Share::of(depth * PANEL, tiles.count, bursts);
         for panel in panels {
             let weights = linear.panels(panel..panel + 1);
+            let target = output.panel(panel, linear.panel_bias(panel));
             for (index, tile) in tiles.iter().enumerate() {
                 let product = Tile {
                     left: &left[tile.start * depth..tile.end * depth],
@@ -50,8 +50,7 @@ impl IntegerKernel for Block<'_> {
                 for (row, sums) in tile.zip(&sums) {
                     let sums = &numbers::<I>(sums, linear.panel_quantised(panel));
                     let scale = (scales[row].norm * f64::from(scales[row].unit)) as f32;
-                    let finish = Finish { sums, scale, bias: linear.panel_bias(panel), layout: linear.layout() };
-                    output.write::<I::Floats>(first_row + rows.start + row, panel, &finish);
+                    target.write::<I::Floats>(first_row + rows.start + row, sums, scale);
                 }
             }
         }

@@ -103,7 +103,7 @@ fn strip<const ROWS: usize>(rows: [&[f32]; ROWS], panel: &[u32], column: usize) 
 
 /// Scales the sums of one row by the norm, adds the bias and applies the gate; the results come first in `sums`.
 #[inline(always)]
-fn finish<V: Vector>(sums: &mut [f64; PANEL], scale: f64, bias: Option<&[f32]>, layout: Layout) {
+fn finish<V: Vector>(sums: &mut [f64; PANEL], scale: f64, bias: Option<&[f32; PANEL]>, layout: Layout) {
     for (column, sum) in sums.iter_mut().enumerate() {
         *sum = *sum * scale + bias.map_or(0.0, |bias| f64::from(bias[column]));
     }

@@ -34,50 +34,78 @@ pub(super) struct Output<'a> {
     pub(super) addend: Addend<'a>,
 }
 
-impl Output<'_> {
-    /// Finishes one row and panel and writes what lies within the columns, the addend added.
+/// The columns of an output that a panel's results go to.
+pub(super) struct PanelOutput<'a> {
+    output: &'a Output<'a>,
+    bias: Option<&'a [f32; PANEL]>,
+    /// Columns of the panel.
+    wanted: Range<usize>,
+    /// Column of the output that the first of them goes to.
+    column: usize,
+}
+
+impl PanelOutput<'_> {
+    /// Finishes the sums of one row and writes what lies within the columns, the addend added.
     #[inline(always)]
-    pub(super) fn write<V: Vector>(&self, row: usize, panel: usize, finish: &Finish<'_>) {
-        let (wanted, column) = self.wanted(panel);
-        let start = row * self.stride + column;
-        // SAFETY: no other task has this row and panel.
-        let output = unsafe { self.values.part(start, wanted.len()) };
-        if wanted.len() < self.layout.panel_outputs() {
-            return self.write_partly::<V>(row, column, wanted, finish, output);
+    pub(super) fn write<V: Vector>(&self, row: usize, sums: &[f32; PANEL], scale: f32) {
+        let layout = self.output.layout;
+        let finish = Finish { sums, scale, bias: self.bias, layout };
+        if self.wanted.len() < layout.panel_outputs() {
+            return self.write_partly::<V>(row, &finish);
         }
-        for first in wanted.step_by(V::LANES) {
+        match layout {
+            Layout::Plain => self.write_whole::<V, PANEL>(row, &finish),
+            Layout::Gated(_) => self.write_whole::<V, { PANEL / 2 }>(row, &finish),
+        }
+    }
+
+    /// Writes all outputs of the panel: so many that the compiler knows how many.
+    #[inline(always)]
+    fn write_whole<V: Vector, const WIDTH: usize>(&self, row: usize, finish: &Finish<'_>) {
+        let Self { output: &Output { ref values, stride, addend, .. }, column, .. } = *self;
+        // SAFETY: no other task has this row and panel.
+        let output = unsafe { values.part(row * stride + column, WIDTH) };
+        let addend_of_row = match addend {
+            Addend::Rows { values, stride } => &values[row * stride + column..][..WIDTH],
+            Addend::Nothing | Addend::Output => &[],
+        };
+        for first in (0..WIDTH).step_by(V::LANES) {
             let result: V = finish.results(first);
             let output = &mut output[first..];
-            let result = match self.addend {
+            let result = match addend {
                 Addend::Nothing => result,
                 Addend::Output => V::from_slice(output).add(result),
-                Addend::Rows { values, stride } => V::from_slice(&values[row * stride + column + first..]).add(result),
+                Addend::Rows { .. } => V::from_slice(&addend_of_row[first..]).add(result),
             };
             result.to_slice(output);
         }
     }
 
-    /// As [`Output::write`], where a panel reaches beyond the columns.
+    /// As [`PanelOutput::write_whole`], where the panel reaches beyond the columns.
     #[inline(always)]
-    fn write_partly<V: Vector>(
-        &self,
-        row: usize,
-        column: usize,
-        wanted: Range<usize>,
-        finish: &Finish<'_>,
-        output: &mut [f32],
-    ) {
+    fn write_partly<V: Vector>(&self, row: usize, finish: &Finish<'_>) {
+        let Self { output, column, ref wanted, .. } = *self;
         let mut results = [0.0; PANEL];
-        for first in (0..self.layout.panel_outputs()).step_by(V::LANES) {
+        for first in (0..finish.layout.panel_outputs()).step_by(V::LANES) {
             finish.results::<V>(first).to_slice(&mut results[first..]);
         }
-        for (index, (output, result)) in output.iter_mut().zip(&results[wanted]).enumerate() {
-            *output = match self.addend {
+        // SAFETY: no other task has this row and panel.
+        let target = unsafe { output.values.part(row * output.stride + column, wanted.len()) };
+        for (index, (target, result)) in target.iter_mut().zip(&results[wanted.clone()]).enumerate() {
+            *target = match output.addend {
                 Addend::Nothing => *result,
-                Addend::Output => *output + result,
+                Addend::Output => *target + result,
                 Addend::Rows { values, stride } => values[row * stride + column + index] + result,
             };
         }
+    }
+}
+
+impl<'a> Output<'a> {
+    /// Where a panel's results go; `bias` is that of its columns.
+    pub(super) fn panel(&'a self, panel: usize, bias: Option<&'a [f32; PANEL]>) -> PanelOutput<'a> {
+        let (wanted, column) = self.wanted(panel);
+        PanelOutput { output: self, bias, wanted, column }
     }
 
     /// The columns of a panel that are wanted, and the first column of the output they go to.

@@ -162,8 +162,8 @@ impl PackedLinear {
     }
 
     /// The bias of a panel's columns.
-    pub(super) fn panel_bias(&self, panel: usize) -> Option<&[f32]> {
-        self.bias.as_ref().map(|bias| &bias[panel * PANEL..][..PANEL])
+    pub(super) fn panel_bias(&self, panel: usize) -> Option<&[f32; PANEL]> {
+        self.bias.as_ref().map(|bias| bias[panel * PANEL..].first_chunk().expect("a panel has a bias for each column"))
     }
 
     /// Scales and excesses of a panel, for int8.
