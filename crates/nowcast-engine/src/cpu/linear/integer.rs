@@ -105,12 +105,13 @@ impl Tile<'_> {
         let depth = self.right.len() / PANEL;
         assert!(self.left.len() == depth * ROWS);
         let mut prefetch = self.prefetch;
+        let halves = prefetch.halves();
         for strip in 0..strips::<I>() {
             let column = strip * 2 * lanes;
             let mut chains = [[I::zero(); 2]; ROWS];
             for step in 0..depth {
-                if step % UNROLL == 0 {
-                    prefetch.burst::<I::Floats>();
+                if step % (UNROLL / 2) == 0 {
+                    prefetch.fetch::<I::Floats>(halves[step % UNROLL / (UNROLL / 2)]);
                 }
                 // SAFETY: `right` has `depth` rows of a panel and `left` as many of `ROWS` words, as just asserted.
                 unsafe {

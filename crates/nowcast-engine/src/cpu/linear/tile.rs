@@ -62,6 +62,7 @@ impl Tile {
     #[inline(always)]
     unsafe fn run_rows<V: Vector, W: Weights<V>, const ROWS: usize>(&self) {
         let mut prefetch = self.prefetch;
+        let halves = prefetch.halves();
         for strip in 0..strips::<V>() {
             let column = strip * 2 * V::LANES;
             let mut left = self.left;
@@ -73,11 +74,13 @@ impl Tile {
                 // SAFETY: every step lies inside the depth, which the caller vouches for.
                 unsafe {
                     for _ in 0..chain / UNROLL {
-                        prefetch.burst::<V>();
-                        for _ in 0..UNROLL / W::INPUTS {
-                            W::add(&mut sums, left, right);
-                            left = left.add(W::VALUES * ROWS);
-                            right = right.wrapping_add(PANEL);
+                        for lines in halves {
+                            prefetch.fetch::<V>(lines);
+                            for _ in 0..UNROLL / 2 / W::INPUTS {
+                                W::add(&mut sums, left, right);
+                                left = left.add(W::VALUES * ROWS);
+                                right = right.wrapping_add(PANEL);
+                            }
                         }
                     }
                     for _ in 0..chain % UNROLL / W::INPUTS {
