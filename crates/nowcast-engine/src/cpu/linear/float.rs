@@ -71,7 +71,7 @@ impl Block<'_> {
         let left = operand.block(rows.start, inputs);
         let scales = operand.scales(rows.clone());
         let (tiles, chain) = (Tiles::of::<V>(count), depth_block(inputs));
-        let share = Share::of(GROUP / per_word * PANEL, tiles.count, bursts::<V>(GROUP));
+        let share = Share::of(GROUP, per_word, tiles.count, bursts::<V>(GROUP));
         // Words of a row of the operand.
         let words_of = |inputs: usize| inputs.div_ceil(W::INPUTS / W::VALUES);
         let mut sums = Sums([[0.0; PANEL]; BLOCK_ROWS]);

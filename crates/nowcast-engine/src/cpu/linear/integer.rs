@@ -1,7 +1,7 @@
 //! Products of int8: sums of integers are exact, so their order is free.
 
 use super::PANEL;
-use super::operand::{Operand, Tiles};
+use super::operand::{MOST_TILE_ROWS, Operand, Tiles};
 use super::output::Output;
 use super::pack::{PackedLinear, QuantisedPanel, inputs_per_word};
 use super::prefetch::{Prefetch, Share};
@@ -11,8 +11,6 @@ use std::ops::Range;
 
 /// Words of every column between two bursts of prefetches.
 const UNROLL: usize = 4;
-/// Rows of the largest register tile.
-const MOST_TILE_ROWS: usize = 8;
 
 /// A block of rows against some panels.
 pub(super) struct Block<'a> {
@@ -35,7 +33,7 @@ impl IntegerKernel for Block<'_> {
         let scales = operand.scales(rows.clone());
         let tiles = Tiles::of::<I::Floats>(rows.len());
         let bursts = depth.div_ceil(UNROLL) * strips::<I>();
-        let share = Share::of(depth * PANEL, tiles.count, bursts);
+        let share = Share::of(linear.inputs(), inputs_per_word(linear.dtype()), tiles.count, bursts);
         for panel in panels {
             let weights = linear.panels(panel..panel + 1);
             let target = output.panel(panel, linear.panel_bias(panel));

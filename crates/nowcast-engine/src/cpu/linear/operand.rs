@@ -25,6 +25,8 @@ const BLOCKS_PER_THREAD: usize = 2;
 const SERIAL_VALUES: usize = 16 * 1024;
 /// Inputs that are rearranged together, and rows that make a square of them.
 const SQUARE: usize = 8;
+/// Rows of the largest register tile.
+pub(super) const MOST_TILE_ROWS: usize = 8;
 /// Tasks that share a block.
 const PARTS: usize = 4;
 
@@ -200,16 +202,15 @@ impl Kernel for Part<'_> {
                 scales.norm = norm_epsilon.map_or(1.0, |epsilon| inverse_root_mean_square(row(index), epsilon));
             }
             match form {
-                Form::Floats => self.interleave::<V, Exact>(&tile),
-                Form::Rounded => self.interleave::<V, Rounded>(&tile),
-                Form::Pairs => self.interleave::<V, Paired>(&tile),
+                Form::Floats => self.interleave::<V, _>(&tile, &Exact),
+                Form::Rounded => self.interleave::<V, _>(&tile, &Rounded),
+                Form::Pairs => self.interleave::<V, _>(&tile, &Paired),
                 Form::Bytes => {
-                    let per_row = inputs.div_ceil(form.inputs());
-                    // SAFETY: no other part has this tile.
-                    let words = unsafe { self.words.part(first * per_row, tile.len() * per_row) };
-                    for (index, scales) in scales.iter_mut().enumerate() {
-                        scales.unit = quantise_row(row(index), &mut words[index..], tile.len());
+                    let mut inverse_units = [0.0; MOST_TILE_ROWS];
+                    for (index, (scales, inverse)) in scales.iter_mut().zip(&mut inverse_units).enumerate() {
+                        (scales.unit, *inverse) = int8_scales(magnitude(row(index)));
                     }
+                    self.interleave::<V, _>(&tile, &Bytes { inverse_units });
                 }
             }
         }
@@ -219,12 +220,12 @@ impl Kernel for Part<'_> {
 impl Part<'_> {
     /// Writes the words of a tile one input after the other.
     #[inline(always)]
-    fn interleave<V: Vector, W: RowWords>(&self, tile: &Range<usize>) {
+    fn interleave<V: Vector, W: RowWords>(&self, tile: &Range<usize>, form: &W) {
         macro_rules! choose {
             ($($rows:literal)*) => {
                 match tile.len() {
-                    $($rows => self.interleave_rows::<V, W, $rows>(tile.start),)*
-                    _ => unreachable!("a tile has at most 8 rows"),
+                    $($rows => self.interleave_rows::<V, W, $rows>(tile.start, form),)*
+                    _ => unreachable!("a tile has at most {MOST_TILE_ROWS} rows"),
                 }
             };
         }
@@ -232,7 +233,7 @@ impl Part<'_> {
     }
 
     #[inline(always)]
-    fn interleave_rows<V: Vector, W: RowWords, const ROWS: usize>(&self, first: usize) {
+    fn interleave_rows<V: Vector, W: RowWords, const ROWS: usize>(&self, first: usize, form: &W) {
         let Rows { input, stride, inputs, .. } = *self.rows;
         let words_of = |inputs: usize| inputs.div_ceil(W::INPUTS);
         let rows: [&[f32]; ROWS] =
@@ -241,12 +242,16 @@ impl Part<'_> {
         for start in (0..inputs).step_by(GROUP) {
             let depth = GROUP.min(inputs - start);
             let count = words_of(depth);
-            let block = self.block.start * words_of(inputs) + words_of(start) * self.block.len();
+            let place = if W::GROUPED {
+                self.block.start * words_of(inputs) + words_of(start) * self.block.len() + first * count
+            } else {
+                (self.block.start + first) * words_of(inputs) + words_of(start) * ROWS
+            };
             // SAFETY: no other part has this tile.
-            let target = unsafe { self.words.part(block + first * count, count * ROWS) };
+            let target = unsafe { self.words.part(place, count * ROWS) };
             if W::COPIED {
-                for (row, words) in rows.iter().zip(&mut buffers) {
-                    W::write(&row[start..][..depth], words);
+                for (index, (row, words)) in rows.iter().zip(&mut buffers).enumerate() {
+                    form.write(index, &row[start..][..depth], words);
                 }
             }
             let words = |row: usize, first: usize| -> &[f32] {
@@ -280,9 +285,12 @@ trait RowWords {
     const INPUTS: usize;
     /// Whether words are others than the values.
     const COPIED: bool = true;
+    /// Whether a group of inputs of all tiles comes before the next group, rather than all inputs of a tile.
+    const GROUPED: bool = true;
 
-    /// Writes the words of at most [`GROUP`] values, as the bits of f32; inputs behind their end are zero.
-    fn write(values: &[f32], words: &mut [f32; GROUP]);
+    /// Writes the words of at most [`GROUP`] values of a row of the tile, as the bits of f32; inputs behind their end are
+    /// zero.
+    fn write(&self, row: usize, values: &[f32], words: &mut [f32; GROUP]);
 }
 
 /// Values as they are.
@@ -294,12 +302,17 @@ struct Rounded;
 /// The nearest bf16 of two values.
 struct Paired;
 
+/// Four values as bytes, in units of their row.
+struct Bytes {
+    inverse_units: [f32; MOST_TILE_ROWS],
+}
+
 impl RowWords for Exact {
     const INPUTS: usize = 1;
     const COPIED: bool = false;
 
     #[inline(always)]
-    fn write(values: &[f32], words: &mut [f32; GROUP]) {
+    fn write(&self, _: usize, values: &[f32], words: &mut [f32; GROUP]) {
         words[..values.len()].copy_from_slice(values);
     }
 }
@@ -308,7 +321,7 @@ impl RowWords for Rounded {
     const INPUTS: usize = 1;
 
     #[inline(always)]
-    fn write(values: &[f32], words: &mut [f32; GROUP]) {
+    fn write(&self, _: usize, values: &[f32], words: &mut [f32; GROUP]) {
         for (word, value) in words.iter_mut().zip(values) {
             *word = f32::from_bits(bf16_bits(*value));
         }
@@ -319,7 +332,7 @@ impl RowWords for Paired {
     const INPUTS: usize = 2;
 
     #[inline(always)]
-    fn write(values: &[f32], words: &mut [f32; GROUP]) {
+    fn write(&self, _: usize, values: &[f32], words: &mut [f32; GROUP]) {
         let (pairs, last) = values.as_chunks::<2>();
         for (word, pair) in words.iter_mut().zip(pairs) {
             *word = f32::from_bits(bf16_pair(*pair));
@@ -330,23 +343,19 @@ impl RowWords for Paired {
     }
 }
 
-/// Writes a row as bytes, every word `stride` words after the last, and returns the row's unit.
-#[inline(always)]
-fn quantise_row(row: &[f32], words: &mut [u32], stride: usize) -> f32 {
-    const BYTES: usize = 64;
-    let (unit, inverse) = int8_scales(magnitude(row));
-    let byte = |value: f32| (quantised(value, inverse) + OFFSET) as u8;
-    let mut bytes = [OFFSET as u8; BYTES];
-    let mut words = words.iter_mut().step_by(stride);
-    for values in row.chunks(BYTES) {
-        bytes[values.len()..].fill(OFFSET as u8);
-        for (out, &value) in bytes.iter_mut().zip(values) {
-            *out = byte(value);
+impl RowWords for Bytes {
+    const INPUTS: usize = 4;
+    const GROUPED: bool = false;
+
+    #[inline(always)]
+    fn write(&self, row: usize, values: &[f32], words: &mut [f32; GROUP]) {
+        let inverse = self.inverse_units[row];
+        let mut bytes = [OFFSET as u8; GROUP];
+        for (byte, value) in bytes.iter_mut().zip(values) {
+            *byte = (quantised(*value, inverse) + OFFSET) as u8;
         }
-        let count = values.len().div_ceil(4);
-        for (word, bytes) in words.by_ref().take(count).zip(bytes.as_chunks::<4>().0) {
-            *word = u32::from_le_bytes(*bytes);
+        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
+            *word = f32::from_bits(u32::from_le_bytes(*bytes));
         }
     }
-    unit
 }

@@ -1,10 +1,12 @@
 //! Weights fetched ahead of their use, spread over the steps of the register tiles that come before.
 
+use super::PANEL;
 use crate::cpu::tile::LINE;
 use crate::cpu::vector::Vector;
 
-/// How far ahead weights are fetched, in words: 32 KiB, about what memory delivers during one latency and more.
-const DISTANCE: usize = 8 * 1024;
+/// How many inputs ahead weights are fetched, at least: in f32 32 KiB, about what memory delivers during one latency and
+/// more.
+const AHEAD: usize = 256;
 
 /// What every tile fetches of the weights behind those that it reads; found once for a block of rows, because a division
 /// for each tile would hold up the one behind it.
@@ -14,6 +16,8 @@ pub(super) struct Share {
     lines: usize,
     /// Cache lines at a time.
     burst: usize,
+    /// Words ahead.
+    ahead: usize,
 }
 
 /// The share of one tile.
@@ -26,17 +30,20 @@ pub(super) struct Prefetch {
 }
 
 impl Share {
-    /// `words` shared out among `tiles`, each of which asks `bursts` times.
+    /// The words of so many inputs of a panel shared out among `tiles`, each of which asks `bursts` times.
     #[inline(always)]
-    pub(super) fn of(words: usize, tiles: usize, bursts: usize) -> Self {
+    pub(super) fn of(inputs: usize, per_word: usize, tiles: usize, bursts: usize) -> Self {
+        let words = inputs.div_ceil(per_word) * PANEL;
         let lines = words.div_ceil(LINE).div_ceil(tiles);
-        Self { lines, burst: lines.div_ceil(bursts.max(1)) }
+        // Where several tiles read the same words, what comes next begins behind all of them.
+        let ahead = if tiles > 1 { AHEAD.max(inputs) } else { AHEAD };
+        Self { lines, burst: lines.div_ceil(bursts.max(1)), ahead: ahead.div_ceil(per_word) * PANEL }
     }
 
     /// What a tile fetches while all tiles read `words`.
     #[inline(always)]
     pub(super) fn of_tile(self, tile: usize, words: &[u32]) -> Prefetch {
-        let next = words.as_ptr().wrapping_add(DISTANCE + tile * self.lines * LINE).cast();
+        let next = words.as_ptr().wrapping_add(self.ahead + tile * self.lines * LINE).cast();
         Prefetch { next, lines: self.lines, burst: self.burst }
     }
 }
