@@ -73,7 +73,8 @@ pub fn sample(
 }
 
 thread_local! {
-    static SCRATCH: Cell<Block> = const { Cell::new(Block { weights: Vec::new(), cumulative: Vec::new() }) };
+    static SCRATCH: Cell<Block> =
+        const { Cell::new(Block { weights: Vec::new(), cumulative: Vec::new(), activated: Vec::new() }) };
 }
 
 /// What the draws of up to [`BLOCK`] neighbouring positions share; repeated for rows that are drawn together.
@@ -83,6 +84,9 @@ struct Block {
     weights: Vec<f32>,
     /// Sums of the weights up to and including each component, `[components, BLOCK]`.
     cumulative: Vec<f64>,
+    /// The head's values with degrees of freedom and scales activated, `[positions, values]`; none where so few rows share
+    /// them that it does not pay.
+    activated: Vec<f32>,
 }
 
 impl Block {
@@ -106,6 +110,22 @@ impl Block {
             for ((cumulative, sum), &weight) in cumulative[..count].iter_mut().zip(&mut sums).zip(weights) {
                 *sum += f64::from(weight);
                 *cumulative = *sum;
+            }
+        }
+    }
+
+    /// Activates the parameters of all components of the `count` positions from `first` on.
+    #[inline(always)]
+    fn activate<V: Vector>(&mut self, input: &HeadOutput<'_>, raw: &[f32], first: usize, count: usize) {
+        let (values, components) = (input.head.values(), input.head.components());
+        self.activated.clear();
+        self.activated.extend_from_slice(&raw[first * values..][..count * values]);
+        for values in self.activated.chunks_exact_mut(values) {
+            for value in &mut values[..components] {
+                *value = degrees_of_freedom_from::<V>(*value);
+            }
+            for value in &mut values[2 * components..3 * components] {
+                *value = scale_from::<V>(*value);
             }
         }
     }
@@ -169,6 +189,11 @@ fn sample_rows<V: Vector>(input: &HeadOutput<'_>, draws: &Draws<'_>, rows: Range
         for first in (0..input.positions).step_by(BLOCK) {
             let count = (input.positions - first).min(BLOCK);
             block.prepare::<V>(input, raw, first, count);
+            if sharing - row > input.head.components() {
+                block.activate::<V>(input, raw, first, count);
+            } else {
+                block.activated.clear();
+            }
             // Few positions fill no block of lanes: rows that share their parameters do.
             let together = (BLOCK / count).min(sharing - row);
             block.repeat(count, together);
@@ -222,21 +247,27 @@ fn draw<V: Vector>(input: &HeadOutput<'_>, raw: &[f32], block: &Block, lanes: &L
     let mut degrees_of_freedom = [0.0f32; BLOCK];
     let mut location = [0.0f32; BLOCK];
     let mut scale = [0.0f32; BLOCK];
+    let activated = !block.activated.is_empty();
+    let parameters = if activated { &block.activated } else { &raw[first * input.head.values()..] };
     for lane in 0..length {
-        let chosen = position[lane] as usize * input.head.values() + component[lane] as usize;
-        degrees_of_freedom[lane] = raw[chosen];
-        location[lane] = raw[chosen + components];
-        scale[lane] = raw[chosen + 2 * components];
+        let chosen = (position[lane] as usize - first) * input.head.values() + component[lane] as usize;
+        degrees_of_freedom[lane] = parameters[chosen];
+        location[lane] = parameters[chosen + components];
+        scale[lane] = parameters[chosen + 2 * components];
+    }
+    if !activated {
+        for (degrees_of_freedom, scale) in degrees_of_freedom[..length].iter_mut().zip(&mut scale) {
+            *degrees_of_freedom = degrees_of_freedom_from::<V>(*degrees_of_freedom);
+            *scale = scale_from::<V>(*scale);
+        }
     }
     let totals = block.totals();
     let mut values = [0.0; BLOCK];
     for lane in 0..length {
-        let nu = f64::from(degrees_of_freedom_from::<V>(degrees_of_freedom[lane]));
-        let sigma = f64::from(scale_from::<V>(scale[lane]));
         let u = uniform_from_64(high[lane], low[lane]);
-        let t = student_t::<V>(nu, u, uniform_from_32(angle[lane]));
+        let t = student_t::<V>(f64::from(degrees_of_freedom[lane]), u, uniform_from_32(angle[lane]));
         // Weights that are not finite make the value NaN.
-        values[lane] = f64::from(location[lane]) + sigma * t + 0.0 * totals[lane];
+        values[lane] = f64::from(location[lane]) + f64::from(scale[lane]) * t + 0.0 * totals[lane];
     }
     values
 }
