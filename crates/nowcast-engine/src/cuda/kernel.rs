@@ -116,7 +116,8 @@ kernels! {
     "scaler.cu": ScaleContext = "scale_context", ScaleStep = "scale_step";
     "rotary.cu": RotaryTable = "rotary_table", RotateQuery = "rotate_query", AppendCache = "append_cache";
     "attention_chunked.cu":
-        AttendTile64 = "attend_tile_64", AttendTile128 = "attend_tile_128", AttendTile256 = "attend_tile_256",
+        AttendTile64By1 = "attend_tile_64_1", AttendTile64By2 = "attend_tile_64_2", AttendTile64By4 = "attend_tile_64_4",
+        AttendTile128By1 = "attend_tile_128_1", AttendTile128By2 = "attend_tile_128_2", AttendTile256By1 = "attend_tile_256_1",
         AttendRow64 = "attend_row_64", AttendRow128 = "attend_row_128", AttendRow256 = "attend_row_256";
     "attention.cu": Attention = "attention", GroupAttention = "group_attention";
     "attention_fresh.cu": AttendFresh = "attend_fresh";

@@ -3,7 +3,8 @@
 // For one query and head, a chunk gives its largest score, the sum of `p = exp(score - largest)` and the sum of
 // `p * value`; chunks are merged in order, then chunks of eight of the path's own keys. Scores against the prefix are one
 // chain over the head, against own keys sixteen; values are one chain over the keys of a chunk. Both kernels keep that
-// order: one shares keys among 32 queries, the other shares out the keys of one query, and a row's digits are the same.
+// order: one shares keys among 32 queries, the other shares out the keys of one query, and a row's digits are the same,
+// however many chunks are gone through at once.
 #include "attention.cuh"
 
 #define CHUNK 64
@@ -175,67 +176,74 @@ __device__ __forceinline__ void write_answer(const Attention& call, i64 row, int
     }
 }
 
-// Many queries. Grid: tiles of 32 rows of one series, heads, series. Sixteen threads own four rows: in turn four keys of
-// their scores, and four components (and every 64th behind) of their answers.
-template <int GROUPS>
-__device__ __forceinline__ void attend_tile(const Attention& call) {
-    SHARED_MEMORY(memory);
-    int series = count(call.series, call.live);
-    if ((int)blockIdx.z >= series) return;
-    Window window = window_of(call, series);
-    int first = blockIdx.x * TILE_ROWS, head = blockIdx.y, head_dim = call.head_dim;
-    if (first >= window.series_rows) return;
-    int lane = threadIdx.x % LANES, band = threadIdx.x / LANES;
-    i64 first_row = (i64)blockIdx.z * window.series_rows + first;
-    int rows = window.series_rows - first < TILE_ROWS ? window.series_rows - first : TILE_ROWS;
-    int common = visible_keys(window, first + rows - 1), hidden = hidden_keys(call, window);
-    // [32, head_dim + 4], [32, 64 + 4], [head_dim, 64], [64, head_dim]
-    int query_stride = head_dim + 4;
-    float* queries = memory;
-    float* exponents = queries + TILE_ROWS * query_stride;
-    float* keys = exponents + TILE_ROWS * (CHUNK + 4);
-    float* values = keys + head_dim * CHUNK;
-    for (int index = threadIdx.x; index < TILE_ROWS * head_dim / 4; index += TILE_THREADS) {
-        int row = index / (head_dim / 4), component = index % (head_dim / 4) * 4;
-        float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        if (row < rows) {
-            four = four_at(call.query + (first_row + row) * call.query_width + call.query_column + head * head_dim + component);
-        }
-        *reinterpret_cast<float4*>(queries + row * query_stride + component) = four;
+// Many queries. Grid: tiles of 32 rows of one series, heads, series. The block's `SHARERS` groups of 128 threads take
+// chunks side by side and leave what they come to in shared memory, from where it is merged in order. In a group, sixteen
+// threads own four rows: in turn four keys of their scores, and four components (and every 64th behind) of their answers.
+template <int GROUPS, int SHARERS>
+struct Tile {
+    const Attention& call;
+    int lane, sharer, member, band, head_dim, result_stride;
+    // Where this group's next chunk starts, and the end of the keys that any row sees.
+    int start, end;
+    // [32, head_dim + 4]; for each group [32, `result_stride`], [head_dim, 64] and [64, head_dim].
+    float *queries, *results, *keys, *values;
+    const float *all_keys, *all_values;
+
+    // Four numbers of every row's result stand behind its exponents or components.
+    __device__ __forceinline__ Tile(const Attention& attention, float* memory, i64 prefix, int first, int last)
+        : call(attention), head_dim(attention.head_dim) {
+        lane = threadIdx.x % LANES, sharer = threadIdx.x / TILE_THREADS, member = threadIdx.x % TILE_THREADS;
+        band = member / LANES, start = first + sharer * CHUNK, end = last;
+        result_stride = (head_dim < CHUNK ? CHUNK : head_dim) + 4;
+        queries = memory;
+        results = queries + TILE_ROWS * (head_dim + 4);
+        keys = results + SHARERS * TILE_ROWS * result_stride + sharer * 2 * CHUNK * head_dim;
+        values = keys + CHUNK * head_dim;
+        all_keys = attention.prefix_keys + prefix, all_values = attention.prefix_values + prefix;
     }
-    i64 prefix = ((i64)blockIdx.z * call.heads + head) * head_dim * call.prefix_capacity;
-    Answer<GROUPS> answers[THREAD_ROWS];
-#pragma unroll
-    for (int index = 0; index < THREAD_ROWS; index++) clear(&answers[index]);
-    for (int start = hidden / CHUNK * CHUNK; start < common; start += CHUNK) {
-        int limit = common - start < CHUNK ? common - start : CHUNK;
-        __syncthreads();
+
+    // How many keys a chunk from here has; none behind the end.
+    __device__ __forceinline__ int keys_from(int place) const {
+        return place >= end ? 0 : end - place < CHUNK ? end - place : CHUNK;
+    }
+
+    __device__ __forceinline__ float* row_result(int group, int row) const {
+        return results + (group * TILE_ROWS + row) * result_stride;
+    }
+
+    __device__ __forceinline__ void send_keys(int place) const {
+        int limit = keys_from(place);
         if (call.prefix_capacity % 4 == 0) {
             // Keys beyond the limit are never looked at, but lie within the cache.
-            int last = call.prefix_capacity - start - 4;
-            for (int index = threadIdx.x; index < head_dim * (CHUNK / 4); index += TILE_THREADS) {
+            int last = call.prefix_capacity - place - 4;
+            for (int index = member; index < (limit > 0 ? head_dim * (CHUNK / 4) : 0); index += TILE_THREADS) {
                 int component = index / (CHUNK / 4), key = index % (CHUNK / 4) * 4;
-                const float* from = call.prefix_keys + prefix + (i64)component * call.prefix_capacity + start;
+                const float* from = all_keys + (i64)component * call.prefix_capacity + place;
                 copy_ahead(keys + component * CHUNK + key, from + (key < last ? key : last));
             }
         } else {
-            for (int index = threadIdx.x; index < head_dim * CHUNK; index += TILE_THREADS) {
+            for (int index = member; index < head_dim * CHUNK; index += TILE_THREADS) {
                 int component = index / CHUNK, key = index % CHUNK;
-                const float* from = call.prefix_keys + prefix + (i64)component * call.prefix_capacity + start;
-                if (key < limit) keys[index] = from[key];
+                if (key < limit) keys[index] = all_keys[(i64)component * call.prefix_capacity + place + key];
             }
         }
-        for (int index = threadIdx.x; index < limit * (head_dim / 4); index += TILE_THREADS) {
-            copy_ahead(values + 4 * index, call.prefix_values + prefix + (i64)start * head_dim + 4 * index);
+        end_copies();
+    }
+
+    __device__ __forceinline__ void send_values(int place) const {
+        int limit = keys_from(place);
+        for (int index = member; index < limit * (head_dim / 4); index += TILE_THREADS) {
+            copy_ahead(values + 4 * index, all_values + (i64)place * head_dim + 4 * index);
         }
         end_copies();
         // Values go four by four.
-        for (int index = limit * head_dim + threadIdx.x; index < (limit + 3) / 4 * 4 * head_dim; index += TILE_THREADS) {
+        for (int index = limit * head_dim + member; index < (limit + 3) / 4 * 4 * head_dim; index += TILE_THREADS) {
             values[index] = 0.0f;
         }
-        wait_for_copies<0>();
-        __syncthreads();
-        float4 scores[THREAD_ROWS];
+    }
+
+    // Four keys of four rows each.
+    __device__ __forceinline__ void score(float4 (&scores)[THREAD_ROWS]) const {
 #pragma unroll
         for (int index = 0; index < THREAD_ROWS; index++) scores[index] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll 2
@@ -245,40 +253,53 @@ __device__ __forceinline__ void attend_tile(const Attention& call) {
             for (int next = 0; next < 4; next++) four[next] = four_at(keys + (component + next) * CHUNK + 4 * lane);
 #pragma unroll
             for (int index = 0; index < THREAD_ROWS; index++) {
-                float4 asked = four_at(queries + (band * THREAD_ROWS + index) * query_stride + component);
+                float4 asked = four_at(queries + (band * THREAD_ROWS + index) * (head_dim + 4) + component);
                 scores[index] = scaled_sum(four[0], asked.x, scores[index]);
                 scores[index] = scaled_sum(four[1], asked.y, scores[index]);
                 scores[index] = scaled_sum(four[2], asked.z, scores[index]);
                 scores[index] = scaled_sum(four[3], asked.w, scores[index]);
             }
         }
-        Answer<GROUPS> chunks[THREAD_ROWS];
+    }
+
+    // Exponents of the keys between `hidden` and the last that a row sees, with the largest score and their sum.
+    __device__ __forceinline__ void weigh(const Window& window, int first, int hidden,
+                                          const float4 (&scores)[THREAD_ROWS]) const {
 #pragma unroll
         for (int index = 0; index < THREAD_ROWS; index++) {
-            clear(&chunks[index]);
-            int visible = visible_keys(window, first + band * THREAD_ROWS + index) - start, key = 4 * lane;
-            int from = hidden - start;
-            float4& score = scores[index];
-            score.x = key < visible && key >= from ? score.x : LEAST;
-            score.y = key + 1 < visible && key + 1 >= from ? score.y : LEAST;
-            score.z = key + 2 < visible && key + 2 >= from ? score.z : LEAST;
-            score.w = key + 3 < visible && key + 3 >= from ? score.w : LEAST;
+            int row = band * THREAD_ROWS + index;
+            int visible = visible_keys(window, first + row) - start, key = 4 * lane, from = hidden - start;
+            auto sees = [&](int next) { return key + next < visible && key + next >= from; };
+            float4 score = scores[index], p = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            score.x = sees(0) ? score.x : LEAST;
+            score.y = sees(1) ? score.y : LEAST;
+            score.z = sees(2) ? score.z : LEAST;
+            score.w = sees(3) ? score.w : LEAST;
             float largest = largest_of_row(fmaxf(fmaxf(score.x, score.y), fmaxf(score.z, score.w)));
-            float4 p = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            if (key < visible && key >= from) p.x = exponential_f32(score.x - largest);
-            if (key + 1 < visible && key + 1 >= from) p.y = exponential_f32(score.y - largest);
-            if (key + 2 < visible && key + 2 >= from) p.z = exponential_f32(score.z - largest);
-            if (key + 3 < visible && key + 3 >= from) p.w = exponential_f32(score.w - largest);
-            chunks[index].largest = largest;
-            chunks[index].sum = sum_of_row((p.x + p.y) + (p.z + p.w));
-            *reinterpret_cast<float4*>(exponents + (band * THREAD_ROWS + index) * (CHUNK + 4) + key) = p;
+            if (sees(0)) p.x = exponential_f32(score.x - largest);
+            if (sees(1)) p.y = exponential_f32(score.y - largest);
+            if (sees(2)) p.z = exponential_f32(score.z - largest);
+            if (sees(3)) p.w = exponential_f32(score.w - largest);
+            float sum = sum_of_row((p.x + p.y) + (p.z + p.w));
+            float* result = row_result(sharer, row);
+            *reinterpret_cast<float4*>(result + key) = p;
+            if (lane == 0) *reinterpret_cast<float2*>(result + result_stride - 4) = make_float2(largest, sum);
         }
-        __syncwarp();
+    }
+
+    // The chunk's values times exponents, in whose place they are left.
+    __device__ __forceinline__ void add_values() const {
+        float4 sums[THREAD_ROWS][GROUPS];
+#pragma unroll
+        for (int index = 0; index < THREAD_ROWS * GROUPS; index++) {
+            sums[index / GROUPS][index % GROUPS] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        }
+        int limit = keys_from(start);
         for (int key = 0; key < limit; key += 4) {
             float4 p[THREAD_ROWS];
 #pragma unroll
             for (int index = 0; index < THREAD_ROWS; index++) {
-                p[index] = four_at(exponents + (band * THREAD_ROWS + index) * (CHUNK + 4) + key);
+                p[index] = four_at(row_result(sharer, band * THREAD_ROWS + index) + key);
             }
 #pragma unroll
             for (int group = 0; group < GROUPS; group++) {
@@ -289,7 +310,7 @@ __device__ __forceinline__ void attend_tile(const Attention& call) {
                 for (int next = 0; next < 4; next++) four[next] = four_at(values + (key + next) * head_dim + component);
 #pragma unroll
                 for (int index = 0; index < THREAD_ROWS; index++) {
-                    float4& sum = chunks[index].value[group];
+                    float4& sum = sums[index][group];
                     sum = scaled_sum(four[0], p[index].x, sum);
                     sum = scaled_sum(four[1], p[index].y, sum);
                     sum = scaled_sum(four[2], p[index].z, sum);
@@ -297,17 +318,96 @@ __device__ __forceinline__ void attend_tile(const Attention& call) {
                 }
             }
         }
+        __syncwarp();
 #pragma unroll
         for (int index = 0; index < THREAD_ROWS; index++) {
-            if (chunks[index].largest > LEAST) merge(&answers[index], chunks[index]);
+#pragma unroll
+            for (int group = 0; group < GROUPS; group++) {
+                int component = 4 * (lane + LANES * group);
+                float* result = row_result(sharer, band * THREAD_ROWS + index) + component;
+                if (component < head_dim) *reinterpret_cast<float4*>(result) = sums[index][group];
+            }
         }
     }
+
+    // Merges what the groups came to for a row, whose sixteen threads come here.
+    __device__ __forceinline__ void merge_chunks(int row, Answer<GROUPS>* answer) const {
 #pragma unroll
-    for (int index = 0; index < THREAD_ROWS; index++) {
-        int row = band * THREAD_ROWS + index;
+        for (int group = 0; group < SHARERS; group++) {
+            // The first group's chunk comes first.
+            if (start + (group - sharer) * CHUNK >= end) break;
+            const float* result = row_result(group, row);
+            Answer<GROUPS> chunk;
+            float2 numbers = *reinterpret_cast<const float2*>(result + result_stride - 4);
+            chunk.largest = numbers.x, chunk.sum = numbers.y;
+#pragma unroll
+            for (int part = 0; part < GROUPS; part++) {
+                int component = 4 * (lane + LANES * part);
+                chunk.value[part] = four_at(result + (component < head_dim ? component : 0));
+            }
+            if (chunk.largest > LEAST) merge(answer, chunk);
+        }
+    }
+};
+
+template <int GROUPS, int SHARERS>
+__device__ __forceinline__ void attend_tile(const Attention& call) {
+    const int THREADS = SHARERS * TILE_THREADS, OWNED = TILE_ROWS * LANES / THREADS;
+    SHARED_MEMORY(memory);
+    int series = count(call.series, call.live);
+    if ((int)blockIdx.z >= series) return;
+    Window window = window_of(call, series);
+    int head = blockIdx.y, head_dim = call.head_dim;
+    // The longest first.
+    int first = (gridDim.x - 1 - blockIdx.x) * TILE_ROWS;
+    if (first >= window.series_rows) return;
+    i64 first_row = (i64)blockIdx.z * window.series_rows + first;
+    int rows = window.series_rows - first < TILE_ROWS ? window.series_rows - first : TILE_ROWS;
+    int common = visible_keys(window, first + rows - 1), hidden = hidden_keys(call, window);
+    i64 prefix = ((i64)blockIdx.z * call.heads + head) * head_dim * call.prefix_capacity;
+    int first_chunk = hidden / CHUNK * CHUNK;
+    Tile<GROUPS, SHARERS> tile(call, memory, prefix, first_chunk, common);
+    tile.send_keys(tile.start);
+    tile.send_values(tile.start);
+    int query_stride = head_dim + 4;
+    for (int index = threadIdx.x; index < TILE_ROWS * head_dim / 4; index += THREADS) {
+        int row = index / (head_dim / 4), component = index % (head_dim / 4) * 4;
+        float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (row < rows) {
+            four = four_at(call.query + (first_row + row) * call.query_width + call.query_column + head * head_dim + component);
+        }
+        *reinterpret_cast<float4*>(tile.queries + row * query_stride + component) = four;
+    }
+    Answer<GROUPS> answers[OWNED];
+#pragma unroll
+    for (int index = 0; index < OWNED; index++) clear(&answers[index]);
+    int own_row = threadIdx.x / LANES * OWNED;
+    for (int round = first_chunk; round < common; round += SHARERS * CHUNK) {
+        wait_for_copies<1>();
+        __syncthreads();
+        float4 scores[THREAD_ROWS];
+        bool has_chunk = tile.start < common;
+        if (has_chunk) tile.score(scores);
+        __syncthreads();
+        tile.send_keys(tile.start + SHARERS * CHUNK);
+        if (has_chunk) tile.weigh(window, first, hidden, scores);
+        wait_for_copies<1>();
+        __syncthreads();
+        if (has_chunk) tile.add_values();
+        __syncthreads();
+#pragma unroll
+        for (int index = 0; index < OWNED; index++) tile.merge_chunks(own_row + index, &answers[index]);
+        tile.start += SHARERS * CHUNK;
+        tile.send_values(tile.start);
+    }
+    wait_for_copies<0>();
+    __syncthreads();
+#pragma unroll
+    for (int index = 0; index < OWNED; index++) {
+        int row = own_row + index;
         for (int start = 0; start < own_keys(call); start += OWN_CHUNK) {
             Answer<GROUPS> chunk;
-            attend_own_chunk(call, first_row + row, head, row < rows, queries + row * query_stride, start, &chunk);
+            attend_own_chunk(call, first_row + row, head, row < rows, tile.queries + row * query_stride, start, &chunk);
             merge(&answers[index], chunk);
         }
         if (row < rows) write_answer(call, first_row + row, head, answers[index]);
@@ -441,15 +541,27 @@ __device__ __forceinline__ void attend_row(const Attention& call) {
     if (lane < LANES) write_answer(call, first_row, head, answer);
 }
 
-// Named by the most components of a head.
-KERNEL(attend_tile_64, Attention, TILE_THREADS) {
-    attend_tile<1>(call);
+// Named by the most components of a head and, for tiles, by the chunks at once.
+KERNEL_AHEAD(attend_tile_64_1, Attention, TILE_THREADS, 4) {
+    wait_for_previous();
+    attend_tile<1, 1>(call);
 }
-KERNEL(attend_tile_128, Attention, TILE_THREADS) {
-    attend_tile<2>(call);
+KERNEL_AHEAD(attend_tile_64_2, Attention, 2 * TILE_THREADS, 2) {
+    wait_for_previous();
+    attend_tile<1, 2>(call);
 }
-KERNEL(attend_tile_256, Attention, TILE_THREADS) {
-    attend_tile<4>(call);
+KERNEL_AHEAD(attend_tile_64_4, Attention, 4 * TILE_THREADS, 1) {
+    wait_for_previous();
+    attend_tile<1, 4>(call);
+}
+KERNEL(attend_tile_128_1, Attention, TILE_THREADS) {
+    attend_tile<2, 1>(call);
+}
+KERNEL(attend_tile_128_2, Attention, 2 * TILE_THREADS) {
+    attend_tile<2, 2>(call);
+}
+KERNEL(attend_tile_256_1, Attention, TILE_THREADS) {
+    attend_tile<4, 1>(call);
 }
 KERNEL(attend_row_64, Attention, 32 * ROW_WARPS) {
     attend_row<1>(call);

@@ -49,8 +49,9 @@ const CHUNK: usize = 64;
 const ROW_WARPS: usize = 12;
 /// Own keys of a chunk there.
 const OWN_CHUNK: usize = 8;
-/// Rows of a tile there.
+/// Rows of a tile there, and threads that share a chunk.
 const CHUNKED_ROWS: usize = 32;
+const CHUNK_THREADS: usize = 128;
 /// Most components of a head, for each of its kernels.
 const CHUNKED_COMPONENTS: [usize; 3] = [64, 128, 256];
 
@@ -197,20 +198,42 @@ impl Recorder<'_> {
         let chunks = cache.capacity().div_ceil(CHUNK);
         let own_chunks = (queries.seen + queries.tokens).div_ceil(OWN_CHUNK);
         let row_bytes = (head_dim + ROW_WARPS * CHUNK + (chunks + own_chunks) * (head_dim + 4)) * 4;
-        let tile_bytes = (CHUNKED_ROWS * (head_dim + CHUNK + 8) + 2 * CHUNK * head_dim) * 4;
         let fits = |bytes: usize| bytes <= self.weights.machine.most_shared_bytes();
         // Few tiles leave most multiprocessors idle.
-        let is_few = rows <= 8 || tiles * heads * series < self.weights.machine.multiprocessors() / 4;
-        if fits(row_bytes) && (is_few || !fits(tile_bytes)) {
+        let multiprocessors = self.weights.machine.multiprocessors();
+        let (blocks, is_few) = (tiles * heads * series, rows <= 8 || tiles * heads * series < multiprocessors / 4);
+        let tile = self.tiled(size, head_dim, chunks, blocks);
+        if fits(row_bytes) && (is_few || tile.is_none()) {
             let kernels = [Kernel::AttendRow64, Kernel::AttendRow128, Kernel::AttendRow256];
             return Some((
                 kernels[size],
                 Shape { grid: [rows, heads, series], threads: 32 * ROW_WARPS, shared_bytes: row_bytes },
             ));
         }
-        let kernels = [Kernel::AttendTile64, Kernel::AttendTile128, Kernel::AttendTile256];
-        let shape = Shape { grid: [tiles, heads, series], threads: 128, shared_bytes: tile_bytes };
-        fits(tile_bytes).then_some((kernels[size], shape))
+        let (kernel, threads, shared_bytes) = tile?;
+        Some((kernel, Shape { grid: [tiles, heads, series], threads, shared_bytes }))
+    }
+
+    /// The kernel for many queries, its threads and its shared memory: as many chunks at once as there are, but no more
+    /// than keep the GPU busy.
+    fn tiled(&self, size: usize, head_dim: usize, chunks: usize, blocks: usize) -> Option<(Kernel, usize, usize)> {
+        let machine = &self.weights.machine;
+        let kernels: &[(usize, Kernel)] = [
+            &[(4, Kernel::AttendTile64By4), (2, Kernel::AttendTile64By2), (1, Kernel::AttendTile64By1)][..],
+            &[(2, Kernel::AttendTile128By2), (1, Kernel::AttendTile128By1)],
+            &[(1, Kernel::AttendTile256By1)],
+        ][size];
+        let result_stride = head_dim.max(CHUNK) + 4;
+        let bytes = |sharers: usize| {
+            (CHUNKED_ROWS * (head_dim + 4 + sharers * result_stride) + sharers * 2 * CHUNK * head_dim) * size_of::<f32>()
+        };
+        let suits = |sharers: usize| {
+            let is_used = sharers < 2 * chunks && (sharers < 4 || blocks <= machine.multiprocessors());
+            sharers == 1 || is_used
+        };
+        let mut fitting = kernels.iter().filter(|(sharers, _)| bytes(*sharers) <= machine.most_shared_bytes());
+        let &(sharers, kernel) = fitting.find(|(sharers, _)| suits(*sharers))?;
+        Some((kernel, sharers * CHUNK_THREADS, bytes(sharers)))
     }
 
     pub(super) fn attend_group(&mut self, op: &AttendGroup) -> Result<()> {
