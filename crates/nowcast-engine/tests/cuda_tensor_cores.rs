@@ -288,8 +288,22 @@ fn thousands_of_rows() {
     // Tiles of 192 rows, whose parts wait in shared memory.
     compare(&Product { has_residual: true, ..Product::new(Dtype::F32, 144, 4200, 1) }, &[(7, 7), (760, 755)]);
     // Blocks that do several tiles.
-    let gated = Product { activation: Activation::SwiGlu, ..Product::new(Dtype::Bf16, 144, 2850, 1) };
-    compare(&gated, &[(3, 3), (480, 479)]);
+    let gated = Product { activation: Activation::SwiGlu, ..Product::new(Dtype::Bf16, 96, 1130, 1) };
+    compare(&gated, &[(3, 3), (1500, 1499)]);
+}
+
+#[test]
+fn blocks_share_out_the_links_of_many_columns() {
+    for dtype in DTYPES {
+        // Clusters of two, whose parts are unequal; rows that fill no tile.
+        let product = Product { norm_epsilon: Some(1e-5), has_residual: true, ..Product::new(dtype, 192, 5700, 1) };
+        compare(&product, &[(7, 7), (70, 66)]);
+    }
+    // Clusters of four, with a gate and columns that begin and end within a band, and a stage of the ring used twice.
+    let gated = Product { activation: Activation::SwiGlu, ..Product::new(Dtype::F32, 830, 1150, 1) };
+    compare(&Product { columns: 9..1141, ..gated }, &[(7, 7), (40, 33)]);
+    // Tiles of one block.
+    compare(&Product::new(Dtype::F32, 160, 5700, 1), &[(7, 7), (480, 471)]);
 }
 
 #[test]

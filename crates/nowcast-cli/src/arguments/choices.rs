@@ -78,10 +78,12 @@ pub(crate) enum LogName {
     Graphs,
     /// Weights and plans that take memory or give it back
     Memory,
+    /// How long each candidate took where max-autotune measured (GPU)
+    Choices,
 }
 
 impl LogName {
-    pub(crate) const ALL: [Self; 3] = [Self::Plans, Self::Graphs, Self::Memory];
+    pub(crate) const ALL: [Self; 4] = [Self::Plans, Self::Graphs, Self::Memory, Self::Choices];
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

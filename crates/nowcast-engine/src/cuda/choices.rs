@@ -67,11 +67,9 @@ impl Choices {
         if let Some(place) = on_record.and_then(|name| candidates.iter().position(|candidate| *candidate == name)) {
             return Ok(place);
         }
-        let mut best = (Duration::MAX, 0);
-        for place in 0..candidates.len() {
-            best = best.min((time(place)?, place));
-        }
-        tracing::debug!(target: "choices", %question, choice = candidates[best.1], time = ?best.0, "measured");
+        let times = (0..candidates.len()).map(|place| Ok((time(place)?, place))).collect::<Result<Vec<_>>>()?;
+        let best = times.iter().min().expect("there is a candidate");
+        tracing::debug!(target: "choices", %question, choice = candidates[best.1], ?times, "measured");
         let mut known = self.known();
         known.answers.insert(question, candidates[best.1].to_owned());
         known.changed = true;

@@ -26,6 +26,7 @@ pub(super) const HEADERS: &[Source] = sources![
     "linear_warpgroup.cuh",
     "pipeline.cuh",
     "linear_ring.cuh",
+    "linear_split_ring.cuh",
     "linear_streamed.cuh",
     "linear_clustered.cuh",
     "linear_products.cuh",
@@ -133,6 +134,7 @@ kernels! {
     of each format:
         CutRows = "cut_rows", CutGroupedRows = "cut_grouped_rows",
         Ring192 = "ring_192", Ring128 = "ring_128", Ring96 = "ring_96",
+        SplitRing1 = "split_ring_1", SplitRing2 = "split_ring_2", SplitRing4 = "split_ring_4",
         Block128By128 = "block_128_128", Block128By96 = "block_128_96", Block64By64 = "block_64_64",
         Block32By32 = "block_32_32", Small32By32 = "small_32_32", Stream = "stream", Cluster = "cluster";
 }

@@ -3,21 +3,21 @@
 
 #include "plan.cuh"
 
-// Blocks of a cluster; grids are multiples of it.
+// Blocks of a cluster of streamed weights; grids are multiples of a cluster.
 #define CLUSTER 4
 
 #ifndef NOWCAST_SHIM
 #if __CUDA_ARCH__ >= 900
 #define HAS_CLUSTERS
-#define CLUSTER_ATTRIBUTE __cluster_dims__(CLUSTER, 1, 1)
+#define CLUSTER_ATTRIBUTE(size) __cluster_dims__(size, 1, 1)
 #else
-#define CLUSTER_ATTRIBUTE
+#define CLUSTER_ATTRIBUTE(size)
 #endif
 
-// As `KERNEL_AHEAD`, in clusters.
-#define KERNEL_IN_CLUSTER(name, Call, threads, blocks)                                                                 \
+// As `KERNEL_AHEAD`, in clusters of `size` blocks.
+#define KERNEL_IN_CLUSTER(name, Call, threads, blocks, size)                                                               \
     static __device__ __forceinline__ void name##_body(const Call& call);                                              \
-    extern "C" __global__ void CLUSTER_ATTRIBUTE __launch_bounds__(threads, blocks)                                    \
+    extern "C" __global__ void CLUSTER_ATTRIBUTE(size) __launch_bounds__(threads, blocks)                              \
         name(const __grid_constant__ Call call) {                                                                      \
         let_next_start();                                                                                              \
         name##_body(call);                                                                                             \

@@ -37,11 +37,11 @@ __device__ __forceinline__ void cut_rows(const RowFragments& call) {
     }
 }
 
-// Writes the results of a block whose sums lie in shared memory, `[DEPTH, ROWS, WIDTH + 4]`, and are to be multiplied by
-// the scales of its rows. A thread keeps its column.
-template <int WIDTH, int ROWS, int DEPTH, int THREADS, bool GATED>
-__device__ __forceinline__ void finish_rows(const Product& call, const float* sums, const float* row_scales, int first_row, int rows,
-                                            int first_band) {
+// Writes the results of a block whose sums lie in shared memory, `[rows, WIDTH + 4]` in each of `DEPTH` places, and are to
+// be multiplied by the scales of its rows. A thread keeps its column.
+template <int WIDTH, int DEPTH, int THREADS, bool GATED>
+__device__ __forceinline__ void finish_rows(const Product& call, const float* const (&sums)[DEPTH], const float* row_scales,
+                                            int first_row, int rows, int first_band) {
     const int OUTPUTS = GATED ? WIDTH / 2 : WIDTH, STRIDE = WIDTH + 4, STEP = THREADS / OUTPUTS, TOGETHER = GATED ? 8 : 16;
     int column = threadIdx.x % OUTPUTS, start = threadIdx.x / OUTPUTS;
     // A gate's band stands before that of its values.
@@ -50,7 +50,7 @@ __device__ __forceinline__ void finish_rows(const Product& call, const float* su
     int output = (GATED ? band / 2 : band) * BAND + column % BAND - call.first_column;
     if (start >= STEP || band >= call.end_band || output < 0 || output >= call.columns) return;
     ColumnPair columns = load_columns(call, band, band + high / BAND - low / BAND, column % BAND);
-    const float* row = sums + start * STRIDE;
+    int place_of_row = start * STRIDE;
     row_scales += start;
     i64 place = (i64)(first_row + start) * call.columns + output, step = (i64)STEP * call.columns;
     float* to = call.output + place;
@@ -65,12 +65,12 @@ __device__ __forceinline__ void finish_rows(const Product& call, const float* su
             inside[next] = start + next * STEP < rows;
             scales[next] = inside[next] ? row_scales[next * STEP] : 0.0f;
             residuals[next] = inside[next] && residual ? residual[next * step] : 0.0f;
-            const float* from = row + (inside[next] ? next * STEP * STRIDE : 0);
-            lows[next] = from[low], highs[next] = from[high];
+            int from = place_of_row + (inside[next] ? next * STEP * STRIDE : 0);
+            lows[next] = sums[0][from + low], highs[next] = sums[0][from + high];
 #pragma unroll
             for (int depth = 1; depth < DEPTH; depth++) {
-                lows[next] += from[depth * ROWS * STRIDE + low];
-                highs[next] += from[depth * ROWS * STRIDE + high];
+                lows[next] += sums[depth][from + low];
+                highs[next] += sums[depth][from + high];
             }
         }
 #pragma unroll
@@ -85,7 +85,7 @@ __device__ __forceinline__ void finish_rows(const Product& call, const float* su
             float result = GATED ? lows[next] * highs[next] : lows[next];
             if (inside[next]) to[next * step] = residual ? result + residuals[next] : result;
         }
-        row += STEP * TOGETHER * STRIDE, row_scales += STEP * TOGETHER, to += TOGETHER * step;
+        place_of_row += STEP * TOGETHER * STRIDE, row_scales += STEP * TOGETHER, to += TOGETHER * step;
         if (residual) residual += TOGETHER * step;
     }
 }
@@ -224,9 +224,12 @@ __device__ __forceinline__ void multiply_block(const Product& call) {
     }
     __syncthreads();
     int first_row = first_row_band * BAND, block_rows = rows - first_row < ROWS ? rows - first_row : ROWS;
+    const float* sums[DEPTH];
+#pragma unroll
+    for (int index = 0; index < DEPTH; index++) sums[index] = memory + index * ROWS * STRIDE;
     if (call.gated) {
-        finish_rows<WIDTH, ROWS, DEPTH, THREADS, true>(call, memory, call.row_scale + first_row, first_row, block_rows, first_band);
+        finish_rows<WIDTH, DEPTH, THREADS, true>(call, sums, call.row_scale + first_row, first_row, block_rows, first_band);
     } else {
-        finish_rows<WIDTH, ROWS, DEPTH, THREADS, false>(call, memory, call.row_scale + first_row, first_row, block_rows, first_band);
+        finish_rows<WIDTH, DEPTH, THREADS, false>(call, sums, call.row_scale + first_row, first_row, block_rows, first_band);
     }
 }

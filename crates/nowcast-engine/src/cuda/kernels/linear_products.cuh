@@ -3,7 +3,7 @@
 
 #include "linear_blocked.cuh"
 #include "linear_clustered.cuh"
-#include "linear_ring.cuh"
+#include "linear_split_ring.cuh"
 
 // Every kernel of one format. Blocks are named by rows of the result, then columns.
 #define FRAGMENT_KERNELS(name, FORMAT)                                                                                 \
@@ -31,7 +31,7 @@
     KERNEL_AHEAD(stream_##name, Product, 256, 2) {                                                                     \
         stream_weights<FORMAT>(call);                                                                                  \
     }                                                                                                                  \
-    KERNEL_IN_CLUSTER(cluster_##name, Product, 256, 2) {                                                               \
+    KERNEL_IN_CLUSTER(cluster_##name, Product, 256, 2, CLUSTER) {                                                      \
         multiply_in_cluster<FORMAT>(call);                                                                             \
     }                                                                                                                  \
     KERNEL_AHEAD(ring_192_##name, RingProduct, RING_THREADS, 1) {                                                      \
@@ -42,4 +42,13 @@
     }                                                                                                                  \
     KERNEL_AHEAD(ring_96_##name, RingProduct, RING_THREADS, 1) {                                                       \
         MULTIPLY_RING(FORMAT, 12);                                                                                     \
+    }                                                                                                                  \
+    KERNEL_AHEAD(split_ring_1_##name, RingProduct, SPLIT_THREADS, 1) {                                                 \
+        MULTIPLY_SPLIT_RING(FORMAT, 1);                                                                                \
+    }                                                                                                                  \
+    KERNEL_IN_CLUSTER(split_ring_2_##name, RingProduct, SPLIT_THREADS, 1, 2) {                                         \
+        MULTIPLY_SPLIT_RING(FORMAT, 2);                                                                                \
+    }                                                                                                                  \
+    KERNEL_IN_CLUSTER(split_ring_4_##name, RingProduct, SPLIT_THREADS, 1, 4) {                                         \
+        MULTIPLY_SPLIT_RING(FORMAT, 4);                                                                                \
     }

@@ -158,10 +158,11 @@ __device__ __forceinline__ void multiply_ring(const RingProduct& ring_call) {
             sums[row * STRIDE + column] = totals[index / 4][index % 4];
         }
         meet_first_threads<RING_WORKERS>();
+        const float* const places[1] = {sums};
         if (call.gated) {
-            finish_rows<WIDTH, ROWS, 1, RING_WORKERS, true>(call, sums, row_scales, first_row, tile_rows, first_band);
+            finish_rows<WIDTH, 1, RING_WORKERS, true>(call, places, row_scales, first_row, tile_rows, first_band);
         } else {
-            finish_rows<WIDTH, ROWS, 1, RING_WORKERS, false>(call, sums, row_scales, first_row, tile_rows, first_band);
+            finish_rows<WIDTH, 1, RING_WORKERS, false>(call, places, row_scales, first_row, tile_rows, first_band);
         }
         meet_first_threads<RING_WORKERS>();
     }

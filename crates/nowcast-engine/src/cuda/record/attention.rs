@@ -200,8 +200,8 @@ impl Recorder<'_> {
         let row_bytes = (head_dim + ROW_WARPS * CHUNK + (chunks + own_chunks) * (head_dim + 4)) * 4;
         let fits = |bytes: usize| bytes <= self.weights.machine.most_shared_bytes();
         // Few tiles leave most multiprocessors idle.
-        let multiprocessors = self.weights.machine.multiprocessors();
-        let (blocks, is_few) = (tiles * heads * series, rows <= 8 || tiles * heads * series < multiprocessors / 4);
+        let blocks = tiles * heads * series;
+        let is_few = rows <= 8 || blocks < self.weights.machine.multiprocessors() / 4;
         let tile = self.tiled(size, head_dim, chunks, blocks);
         if fits(row_bytes) && (is_few || tile.is_none()) {
             let kernels = [Kernel::AttendRow64, Kernel::AttendRow128, Kernel::AttendRow256];
@@ -225,7 +225,8 @@ impl Recorder<'_> {
         ][size];
         let result_stride = head_dim.max(CHUNK) + 4;
         let bytes = |sharers: usize| {
-            (CHUNKED_ROWS * (head_dim + 4 + sharers * result_stride) + sharers * 2 * CHUNK * head_dim) * size_of::<f32>()
+            (CHUNKED_ROWS * (head_dim + 4 + sharers * result_stride) + sharers * 2 * CHUNK * head_dim)
+                * size_of::<f32>()
         };
         let suits = |sharers: usize| {
             let is_used = sharers < 2 * chunks && (sharers < 4 || blocks <= machine.multiprocessors());

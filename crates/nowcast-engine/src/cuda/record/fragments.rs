@@ -126,8 +126,11 @@ impl Recorder<'_> {
         if !tile.grouped {
             return self.launch(NAME, kernel, Shape { grid, threads, shared_bytes }, argument.clone());
         }
-        // Blocks do one tile after the other.
-        let blocks = (grid[0] * grid[1]).min(self.weights.machine.multiprocessors());
+        let mut blocks = tile.blocks(most, columns);
+        if tile.sharers.is_none() {
+            // Each does one tile after the other.
+            blocks = blocks.min(self.weights.machine.multiprocessors());
+        }
         let shape = Shape { grid: [blocks, 1, 1], threads, shared_bytes };
         let ring = self.ring_argument(product, tile)?;
         self.launch(NAME, kernel, shape, ring)
@@ -154,8 +157,11 @@ impl Recorder<'_> {
         let &Blocked { ref argument, format, most, columns, .. } = product;
         let machine = &weights.machine;
         let grouped = weights.settings.warpgroups && machine.has_warpgroups();
-        let fits =
-            |tile: &&Tile| tile.shared_bytes(format) <= machine.most_shared_bytes() && (grouped || !tile.grouped);
+        let fits = |tile: &&Tile| {
+            // Every block of a cluster has a link.
+            let shares = tile.sharers.is_none() || argument.links as usize >= PARTS;
+            tile.shared_bytes(format) <= machine.most_shared_bytes() && (grouped || !tile.grouped) && shares
+        };
         let tiles: Vec<&'static Tile> = TILES.iter().filter(fits).collect();
         if tiles.is_empty() {
             return Err(Error::Device("the GPU has too little shared memory for a product".into()));
@@ -175,7 +181,7 @@ impl Recorder<'_> {
             self.stopwatch = Some(stopwatch);
             return Ok(tiles[choice?]);
         }
-        let cost = |tile: &Tile| tile.cost(most, columns, machine.multiprocessors());
+        let cost = |tile: &Tile| tile.cost([most, columns, argument.links as usize], format, machine.multiprocessors());
         let best = tiles.into_iter().min_by(|one, other| cost(one).total_cmp(&cost(other)));
         Ok(best.expect("some tile fits"))
     }

@@ -4,6 +4,9 @@ use crate::cuda::kernel::Kernel;
 use crate::cuda::weights::{BAND, Format};
 
 const RING_THREADS: usize = 384;
+const SPLIT_RING_THREADS: usize = 128;
+/// Bytes that all multiprocessors read from the L2 cache in a microsecond.
+const CACHE_RATE: f64 = 5.5e6;
 
 /// A block of the result.
 pub(super) struct Tile {
@@ -20,14 +23,17 @@ pub(super) struct Tile {
     pub(super) resident: usize,
     /// Whether four warps multiply together, which only some architectures can.
     pub(super) grouped: bool,
-    /// How much a multiprocessor gets done with as many blocks as share it, and with one alone; 1 is the 128 x 128 tile
-    /// without warpgroups.
-    pub(super) speed: f64,
-    pub(super) alone: f64,
+    /// Blocks of a cluster that share out the links; `None` where a block does one tile after the other, or the only one.
+    pub(super) sharers: Option<usize>,
+    /// Microseconds of a block beside its links, and of a link for f32 and other formats, where as many blocks as do share a
+    /// multiprocessor: fitted to the times of 500 products of 30 to 1,344 rows on an H200.
+    pub(super) fixed: f64,
+    pub(super) link: f64,
+    pub(super) short_link: f64,
 }
 
 /// From the largest to the smallest; the last fits every GPU.
-pub(super) const TILES: [Tile; 8] = [
+pub(super) const TILES: [Tile; 11] = [
     Tile {
         kernel: Kernel::Ring192,
         columns: 128,
@@ -38,8 +44,10 @@ pub(super) const TILES: [Tile; 8] = [
         short_stages: 6,
         resident: 1,
         grouped: true,
-        speed: 2.28,
-        alone: 2.28,
+        sharers: None,
+        fixed: 14.2,
+        link: 0.70,
+        short_link: 0.43,
     },
     Tile {
         kernel: Kernel::Ring128,
@@ -51,8 +59,10 @@ pub(super) const TILES: [Tile; 8] = [
         short_stages: 8,
         resident: 1,
         grouped: true,
-        speed: 2.29,
-        alone: 2.29,
+        sharers: None,
+        fixed: 9.8,
+        link: 0.55,
+        short_link: 0.32,
     },
     Tile {
         kernel: Kernel::Ring96,
@@ -64,8 +74,55 @@ pub(super) const TILES: [Tile; 8] = [
         short_stages: 12,
         resident: 1,
         grouped: true,
-        speed: 1.96,
-        alone: 1.96,
+        sharers: None,
+        fixed: 8.2,
+        link: 0.48,
+        short_link: 0.23,
+    },
+    Tile {
+        kernel: Kernel::SplitRing1,
+        columns: 64,
+        rows: 96,
+        threads: SPLIT_RING_THREADS,
+        depth: 1,
+        stages: 5,
+        short_stages: 10,
+        resident: 2,
+        grouped: true,
+        sharers: Some(1),
+        fixed: 7.8,
+        link: 0.44,
+        short_link: 0.30,
+    },
+    Tile {
+        kernel: Kernel::SplitRing2,
+        columns: 64,
+        rows: 96,
+        threads: SPLIT_RING_THREADS,
+        depth: 1,
+        stages: 5,
+        short_stages: 10,
+        resident: 2,
+        grouped: true,
+        sharers: Some(2),
+        fixed: 7.1,
+        link: 0.46,
+        short_link: 0.30,
+    },
+    Tile {
+        kernel: Kernel::SplitRing4,
+        columns: 64,
+        rows: 96,
+        threads: SPLIT_RING_THREADS,
+        depth: 1,
+        stages: 5,
+        short_stages: 10,
+        resident: 2,
+        grouped: true,
+        sharers: Some(4),
+        fixed: 5.6,
+        link: 0.88,
+        short_link: 0.74,
     },
     Tile {
         kernel: Kernel::Block128By128,
@@ -77,8 +134,10 @@ pub(super) const TILES: [Tile; 8] = [
         short_stages: 4,
         resident: 1,
         grouped: false,
-        speed: 1.0,
-        alone: 1.0,
+        sharers: None,
+        fixed: 12.0,
+        link: 1.30,
+        short_link: 0.65,
     },
     Tile {
         kernel: Kernel::Block128By96,
@@ -90,8 +149,10 @@ pub(super) const TILES: [Tile; 8] = [
         short_stages: 4,
         resident: 1,
         grouped: false,
-        speed: 0.95,
-        alone: 0.95,
+        sharers: None,
+        fixed: 11.0,
+        link: 1.10,
+        short_link: 0.55,
     },
     Tile {
         kernel: Kernel::Block64By64,
@@ -103,8 +164,10 @@ pub(super) const TILES: [Tile; 8] = [
         short_stages: 3,
         resident: 1,
         grouped: false,
-        speed: 0.75,
-        alone: 0.75,
+        sharers: None,
+        fixed: 4.5,
+        link: 0.30,
+        short_link: 0.25,
     },
     Tile {
         kernel: Kernel::Block32By32,
@@ -116,8 +179,10 @@ pub(super) const TILES: [Tile; 8] = [
         short_stages: 4,
         resident: 1,
         grouped: false,
-        speed: 0.4,
-        alone: 0.4,
+        sharers: None,
+        fixed: 1.5,
+        link: 0.26,
+        short_link: 0.10,
     },
     Tile {
         kernel: Kernel::Small32By32,
@@ -129,8 +194,10 @@ pub(super) const TILES: [Tile; 8] = [
         short_stages: 2,
         resident: 3,
         grouped: false,
-        speed: 0.3,
-        alone: 0.2,
+        sharers: None,
+        fixed: 2.9,
+        link: 0.39,
+        short_link: 0.20,
     },
 ];
 
@@ -142,24 +209,34 @@ impl Tile {
         let results = (self.columns + 4) * self.rows * size_of::<f32>();
         // A ring of links that are sent has barriers, and its rows' scales beside it.
         let sent = if self.grouped { self.rows * size_of::<f32>() + 2 * stages * size_of::<u64>() } else { 0 };
-        // One part's sums wait behind the ring; those of several meet in its place.
-        if self.depth == 1 { ring + results + sent } else { ring.max(self.depth * results) }
+        match (self.sharers, self.depth) {
+            // Sums take the ring's place.
+            (Some(_), _) => ring + sent,
+            // One part's sums wait behind the ring; those of several meet in its place.
+            (None, 1) => ring + results + sent,
+            (None, depth) => ring.max(depth * results),
+        }
     }
 
     pub(super) fn grid(&self, rows: usize, columns: usize) -> [usize; 3] {
         [rows.div_ceil(self.rows), columns.div_ceil(self.columns), 1]
     }
 
-    /// Time, in values of the result that a multiprocessor computes at a speed of 1.
-    pub(super) fn cost(&self, rows: usize, columns: usize, multiprocessors: usize) -> f64 {
+    /// Blocks of the grid.
+    pub(super) fn blocks(&self, rows: usize, columns: usize) -> usize {
         let [down, across, _] = self.grid(rows, columns);
-        let (turn, blocks) = (multiprocessors * self.resident, down * across);
-        let shared = self.resident as f64 / self.speed;
-        let last = match blocks % turn {
-            0 => 0.0,
-            rest if rest <= multiprocessors => 1.0 / self.alone,
-            _ => shared,
-        };
-        ((blocks / turn) as f64 * shared + last) * (self.rows * self.columns) as f64
+        down * across * self.sharers.unwrap_or(1)
+    }
+
+    /// Microseconds for so many rows, columns and links, about.
+    pub(super) fn cost(&self, extent: [usize; 3], format: Format, multiprocessors: usize) -> f64 {
+        let [rows, columns, links] = extent;
+        let (blocks, sharers) = (self.blocks(rows, columns), self.sharers.unwrap_or(1));
+        let turns = blocks.div_ceil(multiprocessors * self.resident);
+        let link = if format == Format::Split { self.link } else { self.short_link };
+        let worked = turns as f64 * (self.fixed + links.div_ceil(sharers) as f64 * link);
+        // Small tiles read every link more often.
+        let read = blocks / sharers * links * (self.rows + self.columns) / BAND * format.link_bytes();
+        worked.max(self.fixed + read as f64 / CACHE_RATE)
     }
 }

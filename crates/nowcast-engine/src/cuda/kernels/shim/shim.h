@@ -91,7 +91,7 @@ void run(const unsigned grid[3], unsigned threads, unsigned shared_bytes, void (
 
 // Fixed shared memory is one for all blocks: kernels in clusters have none.
 #define HAS_CLUSTERS
-#define KERNEL_IN_CLUSTER(name, Call, threads, blocks)                                                                 \
+#define KERNEL_IN_CLUSTER(name, Call, threads, blocks, size)                                                           \
     static void name##_body(const Call& call);                                                                         \
     static void name##_thread(const void* call) {                                                                      \
         name##_body(*static_cast<const Call*>(call));                                                                  \
@@ -99,7 +99,7 @@ void run(const unsigned grid[3], unsigned threads, unsigned shared_bytes, void (
     extern "C" const unsigned name##_call_size = sizeof(Call);                                                         \
     extern "C" const unsigned name##_most_threads = threads;                                                           \
     extern "C" void name(const unsigned* grid, unsigned block, unsigned shared_bytes, const void* call) {              \
-        shim::run(grid, block, shared_bytes, name##_thread, call, CLUSTER);                                            \
+        shim::run(grid, block, shared_bytes, name##_thread, call, size);                                               \
     }                                                                                                                  \
     static void name##_body(const Call& call)
 inline void arrive_in_cluster() {}
