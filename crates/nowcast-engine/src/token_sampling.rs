@@ -7,6 +7,7 @@
 use crate::cpu::detect::{InstructionSet, Kernel};
 use crate::cpu::vector::Vector;
 use crate::elementary::exp;
+use std::cell::Cell;
 
 /// What happens where both top-k and top-p are on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -46,7 +47,7 @@ impl TokenSampling {
     pub fn probabilities(&self, logits: &[f32]) -> Vec<f64> {
         let mut weights = vec![0.0; logits.len()];
         self.weigh(InstructionSet::detected(), logits, &mut weights);
-        let total = sum(logits, &weights, |_| true);
+        let total = sum(&vec![0; weights.len()], &weights, 0);
         weights.iter().map(|weight| weight / total).collect()
     }
 
@@ -62,30 +63,37 @@ struct Weigh<'a> {
     weights: &'a mut [f64],
 }
 
+thread_local! {
+    /// Keys of a row of logits: found once, because a row is looked at up to 32 times for each filter.
+    static KEYS: Cell<Vec<u32>> = const { Cell::new(Vec::new()) };
+}
+
 impl Kernel for Weigh<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
         let Self { sampling, logits, weights } = self;
         let scaled = |logit: f32| logit / sampling.temperature;
-        let largest = logits.iter().fold(f32::NEG_INFINITY, |largest, &logit| largest.max(scaled(logit)));
+        let mut keys = KEYS.take();
+        keys.clear();
+        keys.extend(logits.iter().map(|&logit| order(scaled(logit))));
+        let largest = value(keys.iter().fold(order(f32::NEG_INFINITY), |largest, &key| largest.max(key)));
         for (weight, &logit) in weights.iter_mut().zip(logits) {
             *weight = exp::<V>(f64::from(scaled(logit)) - f64::from(largest));
         }
         if sampling.top_k > 0 && sampling.top_k < logits.len() {
-            let count = |key: u32| -> u32 { logits.iter().map(|&logit| u32::from(order(scaled(logit)) >= key)).sum() };
+            let count = |least: u32| -> u32 { keys.iter().map(|&key| u32::from(key >= least)).sum() };
             let least = largest_key(|key| count(key) as usize >= sampling.top_k);
-            for (weight, &logit) in weights.iter_mut().zip(logits) {
-                *weight = if order(scaled(logit)) >= least { *weight } else { 0.0 };
+            for (weight, &key) in weights.iter_mut().zip(&keys) {
+                *weight = if key >= least { *weight } else { 0.0 };
             }
         }
         let both = sampling.top_k == 0 || sampling.filter == Filter::Both;
         if sampling.top_p < 1.0 && both {
-            let most = sampling.top_p * sum(logits, weights, |_| true);
+            let most = sampling.top_p * sum(&keys, weights, 0);
             // The prefix ends among the tokens of this logit.
-            let last = largest_key(|key| sum(logits, weights, |logit| order(scaled(logit)) >= key) > most);
-            let mut kept = sum(logits, weights, |logit| order(scaled(logit)) > last);
-            for (weight, &logit) in weights.iter_mut().zip(logits) {
-                let key = order(scaled(logit));
+            let last = largest_key(|key| sum(&keys, weights, key) > most);
+            let mut kept = last.checked_add(1).map_or(0.0, |above| sum(&keys, weights, above));
+            for (weight, &key) in weights.iter_mut().zip(&keys) {
                 if key < last || key == last && kept > most {
                     *weight = 0.0;
                 } else if key == last {
@@ -93,6 +101,7 @@ impl Kernel for Weigh<'_> {
                 }
             }
         }
+        KEYS.set(keys);
     }
 }
 
@@ -104,6 +113,12 @@ fn order(value: f32) -> u32 {
     if value.is_nan() { 0 } else { key }
 }
 
+/// The float of a key that is not that of NaN.
+#[inline(always)]
+fn value(key: u32) -> f32 {
+    f32::from_bits(if key >> 31 == 1 { key & !(1 << 31) } else { !key })
+}
+
 /// The largest key for which something holds that holds for all smaller ones; 0 if for none.
 #[inline(always)]
 fn largest_key(holds: impl Fn(u32) -> bool) -> u32 {
@@ -113,19 +128,19 @@ fn largest_key(holds: impl Fn(u32) -> bool) -> u32 {
 /// Partial sums, so that additions need not wait for each other; part of the order of summation.
 const PARTS: usize = 8;
 
-/// The sum of the weights whose logits are chosen.
+/// The sum of the weights whose keys are at least `least`.
 #[inline(always)]
-fn sum(logits: &[f32], weights: &[f64], chosen: impl Fn(f32) -> bool) -> f64 {
+fn sum(keys: &[u32], weights: &[f64], least: u32) -> f64 {
     let mut parts = [0.0; PARTS];
-    let (logits, last_logits) = logits.as_chunks::<PARTS>();
+    let (keys, last_keys) = keys.as_chunks::<PARTS>();
     let (weights, last_weights) = weights.as_chunks::<PARTS>();
-    for (logits, weights) in logits.iter().zip(weights) {
+    for (keys, weights) in keys.iter().zip(weights) {
         for part in 0..PARTS {
-            parts[part] += if chosen(logits[part]) { weights[part] } else { 0.0 };
+            parts[part] += if keys[part] >= least { weights[part] } else { 0.0 };
         }
     }
-    for ((part, &logit), weight) in parts.iter_mut().zip(last_logits).zip(last_weights) {
-        *part += if chosen(logit) { *weight } else { 0.0 };
+    for ((part, &key), weight) in parts.iter_mut().zip(last_keys).zip(last_weights) {
+        *part += if key >= least { *weight } else { 0.0 };
     }
     parts.iter().sum()
 }
