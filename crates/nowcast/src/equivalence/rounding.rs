@@ -7,7 +7,8 @@
 //! √2 · 8 / 127 / √12. Every sub-layer adds its error to the residual stream, independently of the others: √S of them
 //! after S. Both sides are off: √2 for f32; the lower dtypes are alone. The largest error stands to the typical error about as
 //! the largest value stands to the typical value, so that in units of a tensor's largest value no factor comes in for
-//! the tail. [`MARGIN`] covers what is not counted: norms, softmax, activations, weights of uneven size.
+//! the tail. [`MARGIN`] covers what is not counted: norms, activations, weights of uneven size, and softmax, which multiplies
+//! the rounding of scores by their size.
 //!
 //! A step that is fed back enters the next one whole: after n steps errors may have added up n times.
 
