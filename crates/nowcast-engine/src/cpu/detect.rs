@@ -6,10 +6,10 @@
 use super::vector::{Integers, Pairs, Portable, PortableIntegers, Vector};
 use std::sync::OnceLock;
 
-#[cfg(target_arch = "aarch64")]
-use super::vector::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::vector::{Avx2, Avx2Integers, Avx512, Avx512Integers};
+#[cfg(target_arch = "aarch64")]
+use super::vector::{Neon, NeonIntegers};
 
 /// The environment variable that forces another instruction set: `portable`, `avx2`, `avx512`, `avx512bf16` or `neon`.
 pub const ENVIRONMENT_VARIABLE: &str = "NOWCAST_CPU";
@@ -157,38 +157,42 @@ impl InstructionSet {
         }
     }
 
-    /// Runs a kernel of integers compiled for this instruction set, or for the best one below it that has such vectors.
+    /// The set whose vectors sum integers where this one is asked for: rows are arranged for its register tiles.
+    pub(crate) fn of_integers(self) -> Self {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 | Kind::Avx512Bf16 if is_x86_feature_detected!("avx512vnni") => Self(Kind::Avx512),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 | Kind::Avx512Bf16 => Self(Kind::Avx2),
+            _ => self,
+        }
+    }
+
+    /// Runs a kernel of integers compiled for [`Self::of_integers`].
     #[inline]
     pub(crate) fn dispatch_integers(self, kernel: impl IntegerKernel) {
-        match self.0 {
+        match self.of_integers().0 {
             // SAFETY: an `InstructionSet` exists only if the processor has its features, and VNNI was just found.
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx512 | Kind::Avx512Bf16 if is_x86_feature_detected!("avx512vnni") => unsafe {
-                run_avx512_integers(kernel)
-            },
+            Kind::Avx512 | Kind::Avx512Bf16 => unsafe { run_avx512_integers(kernel) },
             // SAFETY: as above; AVX-512 includes AVX2.
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx2 | Kind::Avx512 | Kind::Avx512Bf16 => unsafe { run_avx2_integers(kernel) },
+            Kind::Avx2 => unsafe { run_avx2_integers(kernel) },
+            // SAFETY: as above.
             #[cfg(target_arch = "aarch64")]
-            Kind::Neon => kernel.run::<PortableIntegers>(),
+            Kind::Neon => unsafe { run_neon_integers(kernel) },
             Kind::Portable => kernel.run::<PortableIntegers>(),
         }
     }
 
-    /// Runs a kernel of pairs.
-    ///
-    /// # Panics
-    /// If the set does not multiply pairs.
+    /// Runs a kernel of pairs; plain Rust where the set has no instruction for them.
     #[inline]
     pub(crate) fn dispatch_pairs(self, kernel: impl PairKernel) {
         match self.0 {
             // SAFETY: an `InstructionSet` exists only if the processor has its features.
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512Bf16 => unsafe { run_avx512_pairs(kernel) },
-            _ => {
-                let _ = kernel;
-                unreachable!("{} has no instruction for pairs", self.name())
-            }
+            _ => kernel.run::<Portable>(),
         }
     }
 }
@@ -236,6 +240,12 @@ fn run_neon(kernel: impl Kernel) {
     kernel.run::<Neon>();
 }
 
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon")]
+fn run_neon_integers(kernel: impl IntegerKernel) {
+    kernel.run::<NeonIntegers>();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,6 +267,34 @@ mod tests {
         }
         for set in InstructionSet::supported() {
             assert_eq!(InstructionSet::choose(Some(set.name())), set);
+        }
+    }
+
+    /// Notes the rows of a register tile.
+    struct TileRows<'a>(&'a mut usize);
+
+    impl Kernel for TileRows<'_> {
+        #[inline(always)]
+        fn run<V: Vector>(self) {
+            *self.0 = V::TILE_ROWS;
+        }
+    }
+
+    impl IntegerKernel for TileRows<'_> {
+        #[inline(always)]
+        fn run<I: Integers>(self) {
+            *self.0 = I::Floats::TILE_ROWS;
+        }
+    }
+
+    /// Regression: on NEON rows were arranged for its tiles, and summed in those of the portable set.
+    #[test]
+    fn integers_are_summed_in_the_tiles_that_rows_are_arranged_for() {
+        for set in InstructionSet::supported() {
+            let (mut arranged, mut summed) = (0, 0);
+            set.of_integers().dispatch(TileRows(&mut arranged));
+            set.dispatch_integers(TileRows(&mut summed));
+            assert_eq!(arranged, summed, "{}", set.name());
         }
     }
 }

@@ -86,4 +86,36 @@ mod tests {
         let count = different.count();
         assert!(count > COMPARED as usize / 4, "{count} of {COMPARED}");
     }
+
+    struct Twin;
+
+    impl PairKernel for Twin {
+        #[inline(always)]
+        fn run<P: Pairs>(self) {
+            // Small ones are subnormal as bf16, and so are their products.
+            for small in [0, 0x3800_3800] {
+                for vector in 0..COMPARED {
+                    let operands = [0, 1, 2].map(|operand| {
+                        let words = bits(vector_of::<P>(3 * vector + operand));
+                        words.map(|word| {
+                            f32::from_bits(word & if operand == 0 || vector % 3 == operand { !small } else { !0 })
+                        })
+                    });
+                    let [sum, left, right] = operands.each_ref().map(|values| P::from_slice(values));
+                    let found = bits(sum.add_pairs(left, right));
+                    for (lanes, found) in found[..P::LANES].chunks(8).enumerate() {
+                        let [sum, left, right] =
+                            operands.each_ref().map(|values| Portable::from_slice(&values[8 * lanes..]));
+                        assert_eq!(bits(sum.add_pairs(left, right))[..8], *found, "vector {vector}, small {small}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_instruction_for_pairs_is_its_plain_twin() {
+        InstructionSet::PORTABLE.dispatch_pairs(Twin);
+        InstructionSet::supported().filter(|set| set.multiplies_pairs()).for_each(|set| set.dispatch_pairs(Twin));
+    }
 }

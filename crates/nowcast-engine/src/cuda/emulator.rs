@@ -67,12 +67,8 @@ impl Emulator {
 /// Builds the library, or finds it from an earlier run.
 fn library() -> std::result::Result<PathBuf, String> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "g++".into());
-    let mut flags = vec!["-std=c++17", "-O2", "-ffp-contract=off", "-fPIC", "-Wno-unknown-pragmas", "-DNOWCAST_SHIM"];
-    // A fused multiply-add is one instruction, or else a call.
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
-        flags.extend(["-mavx2", "-mfma", "-mf16c"]);
-    }
+    let portable = ["-std=c++17", "-O2", "-ffp-contract=off", "-fPIC", "-Wno-unknown-pragmas", "-DNOWCAST_SHIM"];
+    let flags: Vec<&str> = portable.into_iter().chain(detected_features().iter().copied()).collect();
     let mut digest = Sha256::new();
     HEADERS.iter().chain(SOURCES).chain(SHIM).for_each(|source| digest.update(source.text));
     flags.iter().for_each(|flag| digest.update(flag));
@@ -86,6 +82,15 @@ fn library() -> std::result::Result<PathBuf, String> {
     let built = build(&compiler, &flags, &folder, &path);
     let _ = fs::remove_dir_all(&folder);
     built.map(|()| path)
+}
+
+/// What makes a fused multiply-add one instruction instead of a call.
+fn detected_features() -> &'static [&'static str] {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
+        return &["-mavx2", "-mfma", "-mf16c"];
+    }
+    &[]
 }
 
 fn build(compiler: &str, flags: &[&str], folder: &Path, path: &Path) -> std::result::Result<(), String> {

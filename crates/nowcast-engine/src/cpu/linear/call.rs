@@ -76,6 +76,7 @@ impl PackedLinear {
             });
         }
         let form = Form::of(self.dtype(), set);
+        let set = if form == Form::Bytes { set.of_integers() } else { set };
         let chunk = chunk_rows(inputs, pool);
         for first_row in (0..rows).step_by(chunk) {
             let rows = chunk.min(rows - first_row);

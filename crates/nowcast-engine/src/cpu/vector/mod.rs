@@ -5,6 +5,8 @@
 
 mod integers;
 mod portable;
+#[cfg(target_arch = "aarch64")]
+pub(crate) use integers::NeonIntegers;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use integers::{Avx2Integers, Avx512Integers};
 pub(crate) use integers::{Integers, PortableIntegers};
@@ -21,7 +23,7 @@ pub(crate) use neon::Neon;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use {avx2::Avx2, avx512::Avx512};
 
-/// Vectors of a processor that multiplies pairs of bf16; made only inside [`super::detect::InstructionSet::dispatch_pairs`].
+/// Vectors that multiply pairs of bf16; made only inside [`super::detect::InstructionSet::dispatch_pairs`].
 pub(crate) trait Pairs: Vector {
     /// Adds the products of the two bf16 that share each lane, the upper ones first, each with one rounding. A subnormal
     /// counts as zero wherever it appears.

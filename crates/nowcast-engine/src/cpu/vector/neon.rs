@@ -5,7 +5,7 @@ use std::arch::aarch64::*;
 
 /// Two 128-bit registers, the lower four lanes first.
 #[derive(Clone, Copy)]
-pub(crate) struct Neon(float32x4_t, float32x4_t);
+pub(crate) struct Neon(pub(super) float32x4_t, pub(super) float32x4_t);
 
 // SAFETY (of every block below): the processor has NEON, see the module above; loads and stores touch only what the
 // caller vouches for.

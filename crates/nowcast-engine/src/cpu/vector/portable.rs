@@ -1,6 +1,6 @@
 //! Plain Rust, for processors without fused multiply-add and as the twin of the others.
 
-use super::Vector;
+use super::{Pairs, Vector};
 
 /// Eight lanes in an array; the compiler finds whatever vectors the target has.
 #[derive(Clone, Copy)]
@@ -108,4 +108,21 @@ impl Vector for Portable {
 
     #[inline(always)]
     fn prefetch(_address: *const f32) {}
+}
+
+impl Pairs for Portable {
+    #[inline(always)]
+    fn add_pairs(self, left: Self, right: Self) -> Self {
+        let ([a, b], [c, d]) = (left.halves(), right.halves());
+        let add = |sum: [f32; 8], left: Self, right: Self| {
+            let [sum, left, right] = [sum, left.0, right.0].map(|lanes| lanes.map(without_subnormals));
+            std::array::from_fn(|lane| without_subnormals(left[lane].mul_add(right[lane], sum[lane])))
+        };
+        Self(add(add(self.0, a, c), b, d))
+    }
+}
+
+#[inline(always)]
+fn without_subnormals(value: f32) -> f32 {
+    if value.is_subnormal() { 0f32.copysign(value) } else { value }
 }
