@@ -127,20 +127,24 @@ fn largest_key(holds: impl Fn(u32) -> bool) -> u32 {
 
 /// Partial sums, so that additions need not wait for each other; part of the order of summation.
 const PARTS: usize = 8;
+/// Weights that are chosen, or not, before they are added.
+const CHOSEN: usize = 64;
 
 /// The sum of the weights whose keys are at least `least`.
 #[inline(always)]
 fn sum(keys: &[u32], weights: &[f64], least: u32) -> f64 {
     let mut parts = [0.0; PARTS];
-    let (keys, last_keys) = keys.as_chunks::<PARTS>();
-    let (weights, last_weights) = weights.as_chunks::<PARTS>();
-    for (keys, weights) in keys.iter().zip(weights) {
-        for part in 0..PARTS {
-            parts[part] += if keys[part] >= least { weights[part] } else { 0.0 };
+    for (keys, weights) in keys.chunks(CHOSEN).zip(weights.chunks(CHOSEN)) {
+        // All choices before the first sum: so the compiler makes vectors of both.
+        let mut chosen = [0.0; CHOSEN];
+        for ((chosen, &key), &weight) in chosen.iter_mut().zip(keys).zip(weights) {
+            *chosen = if key >= least { weight } else { 0.0 };
         }
-    }
-    for ((part, &key), weight) in parts.iter_mut().zip(last_keys).zip(last_weights) {
-        *part += if key >= least { *weight } else { 0.0 };
+        for chosen in chosen.as_chunks::<PARTS>().0 {
+            for (part, chosen) in parts.iter_mut().zip(chosen) {
+                *part += chosen;
+            }
+        }
     }
     parts.iter().sum()
 }
