@@ -94,11 +94,15 @@ impl Series {
     #[must_use]
     pub fn tail(&self, context: usize) -> Self {
         let keep = context.min(self.length);
-        let values =
-            self.values.chunks(self.length).flat_map(|variate| &variate[self.length - keep..]).copied().collect();
-        let valid =
-            self.valid.chunks(self.length).flat_map(|variate| &variate[self.length - keep..]).copied().collect();
-        Self { values, valid, length: keep, ..self.clone() }
+        Self {
+            names: self.names.clone(),
+            values: ends(&self.values, self.length, keep),
+            valid: ends(&self.valid, self.length, keep),
+            length: keep,
+            groups: self.groups.clone(),
+            exogenous: self.exogenous,
+            future: self.future.clone(),
+        }
     }
 
     /// Names of the variates.
@@ -140,4 +144,9 @@ impl Series {
     pub fn future(&self) -> &[f32] {
         &self.future
     }
+}
+
+/// The last `keep` of each `length` values.
+fn ends<T: Copy>(values: &[T], length: usize, keep: usize) -> Vec<T> {
+    values.chunks(length).map(|variate| &variate[length - keep..]).collect::<Vec<_>>().concat()
 }

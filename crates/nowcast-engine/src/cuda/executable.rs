@@ -239,14 +239,12 @@ impl Executable for CudaExecutable {
 
     fn write(&mut self, tensor: Tensor, values: &[f32]) {
         assert_eq!(tensor.element, Element::F32, "a tensor is written as what it holds");
-        let bytes = self.input(tensor)[..size_of_val(values)].chunks_exact_mut(4);
-        bytes.zip(values).for_each(|(bytes, value)| bytes.copy_from_slice(&value.to_ne_bytes()));
+        fill(self.input(tensor), values, f32::to_ne_bytes);
     }
 
     fn write_integers(&mut self, tensor: Tensor, values: &[i32]) {
         assert_eq!(tensor.element, Element::I32, "a tensor is written as what it holds");
-        let bytes = self.input(tensor)[..size_of_val(values)].chunks_exact_mut(4);
-        bytes.zip(values).for_each(|(bytes, value)| bytes.copy_from_slice(&value.to_ne_bytes()));
+        fill(self.input(tensor), values, i32::to_ne_bytes);
     }
 
     fn run(&mut self, section: Section, launch: &Launch) -> Result<()> {
@@ -297,6 +295,12 @@ impl Executable for CudaExecutable {
     fn activity(&self) -> Activity {
         self.activity
     }
+}
+
+fn fill<T: Copy, const N: usize>(bytes: &mut [u8], values: &[T], to: impl Fn(T) -> [u8; N]) {
+    let (places, _) = bytes.as_chunks_mut::<N>();
+    assert!(values.len() <= places.len(), "a tensor is written within its size");
+    places.iter_mut().zip(values).for_each(|(place, &value)| *place = to(value));
 }
 
 fn widen<const N: usize>(bytes: &[u8], values: &mut [f64], from: impl Fn([u8; N]) -> f64) {

@@ -44,8 +44,8 @@ pub(crate) fn prepare(series: &Series, context: usize, patch: usize) -> Result<P
 
 /// Hands a batch to its plan; the future of exogenous variates apart.
 pub(crate) fn write<'a>(ready: &mut Ready<Toto>, batch: impl Iterator<Item = &'a Prepared> + Clone) {
-    let floats = |part: fn(&Prepared) -> &[f32]| -> Vec<f32> { batch.clone().flat_map(part).copied().collect() };
-    let integers = |part: fn(&Prepared) -> &[i32]| -> Vec<i32> { batch.clone().flat_map(part).copied().collect() };
+    let floats = |part: fn(&Prepared) -> &[f32]| batch.clone().map(part).collect::<Vec<_>>().concat();
+    let integers = |part: fn(&Prepared) -> &[i32]| batch.clone().map(part).collect::<Vec<_>>().concat();
     ready.executable.write(ready.tensors.values, &floats(|one| &one.values));
     ready.executable.write(ready.tensors.mask, &floats(|one| &one.mask));
     ready.executable.write_integers(ready.tensors.groups, &integers(|one| &one.groups));
