@@ -32,6 +32,7 @@ pub(super) const HEADERS: &[Source] = sources![
     "linear_products.cuh",
     "cluster.cuh",
     "attention.cuh",
+    "attention_projected.cuh",
     "rotary.cuh",
     "token.cuh",
 ];
@@ -136,7 +137,8 @@ kernels! {
         Ring192 = "ring_192", Ring128 = "ring_128", Ring96 = "ring_96",
         SplitRing1 = "split_ring_1", SplitRing2 = "split_ring_2", SplitRing4 = "split_ring_4",
         Block128By128 = "block_128_128", Block128By96 = "block_128_96", Block64By64 = "block_64_64",
-        Block32By32 = "block_32_32", Small32By32 = "small_32_32", Stream = "stream", Cluster = "cluster";
+        Block32By32 = "block_32_32", Small32By32 = "small_32_32", Stream = "stream", Cluster = "cluster",
+        ProjectAndAttend = "project_and_attend";
 }
 
 impl Kernel {

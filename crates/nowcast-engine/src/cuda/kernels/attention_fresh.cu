@@ -1,8 +1,10 @@
 // Attention of a short context over itself, straight from its projections: rotates queries and keys, fills the cache and
-// attends, with the sums of attention.cu.
+// attends. A score is the sum of parts of eight components, added in order, as in attention_projected.cuh.
 #include "elementary.cuh"
 #include "rotary.cuh"
 
+// Pairs of components of a part of a score.
+#define PART_PAIRS 4
 // Tokens of a context at most; as many threads as there are pairs of them.
 #define MOST_TOKENS 16
 #define THREADS (MOST_TOKENS * MOST_TOKENS)
@@ -81,10 +83,16 @@ KERNEL_AHEAD(attend_fresh, FreshAttention, THREADS, 1) {
     float score = 0.0f;
     const float2* asked = pair_at(queries + (sees ? row : 0) * stride);
     const float2* asks = pair_at(keys + (sees ? key : 0) * stride);
-#pragma unroll 8
-    for (int pair = 0; pair < pairs; pair++) {
-        score = fmaf(asked[pair].x, asks[pair].x, score);
-        score = fmaf(asked[pair].y, asks[pair].y, score);
+#pragma unroll 2
+    for (int first = 0; first < pairs; first += PART_PAIRS) {
+        float part = 0.0f;
+#pragma unroll
+        for (int pair = first; pair < first + PART_PAIRS; pair++) {
+            if (pair >= pairs) break;
+            part = fmaf(asked[pair].x, asks[pair].x, part);
+            part = fmaf(asked[pair].y, asks[pair].y, part);
+        }
+        score += part;
     }
     float largest = sees ? score : -3.40282347e+38f;
     for (int half = MOST_TOKENS / 2; half > 0; half /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, half));

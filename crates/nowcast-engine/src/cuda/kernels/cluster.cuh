@@ -3,21 +3,18 @@
 
 #include "plan.cuh"
 
-// Blocks of a cluster of streamed weights; grids are multiples of a cluster.
-#define CLUSTER 4
-
 #ifndef NOWCAST_SHIM
 #if __CUDA_ARCH__ >= 900
 #define HAS_CLUSTERS
-#define CLUSTER_ATTRIBUTE(size) __cluster_dims__(size, 1, 1)
+#define CLUSTER_OF(size) __cluster_dims__(size, 1, 1)
 #else
-#define CLUSTER_ATTRIBUTE(size)
+#define CLUSTER_OF(size)
 #endif
 
-// As `KERNEL_AHEAD`, in clusters of `size` blocks.
-#define KERNEL_IN_CLUSTER(name, Call, threads, blocks, size)                                                               \
+// As `KERNEL_AHEAD`, in clusters of `size` blocks, of which grids are multiples.
+#define KERNEL_IN_CLUSTER(name, Call, threads, blocks, size)                                                           \
     static __device__ __forceinline__ void name##_body(const Call& call);                                              \
-    extern "C" __global__ void CLUSTER_ATTRIBUTE(size) __launch_bounds__(threads, blocks)                              \
+    extern "C" __global__ void CLUSTER_OF(size) __launch_bounds__(threads, blocks)                                     \
         name(const __grid_constant__ Call call) {                                                                      \
         let_next_start();                                                                                              \
         name##_body(call);                                                                                             \

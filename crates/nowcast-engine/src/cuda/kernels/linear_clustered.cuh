@@ -5,10 +5,12 @@
 #include "cluster.cuh"
 #include "linear_streamed.cuh"
 
+// Blocks of a cluster, one for each part.
+#define CLUSTER PARTS
+
 template <int FORMAT>
 __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
 #ifdef HAS_CLUSTERS
-    static_assert(CLUSTER == PARTS, "each block of a cluster has a part");
     const int LINK_SIZE = Pieces<FORMAT>::COUNT * 32, RESULTS = BAND * BAND;
     SHARED_MEMORY(memory);
     int clusters = gridDim.x / CLUSTER, own_part = blockIdx.x % CLUSTER;

@@ -1,6 +1,7 @@
 // The products on tensor cores.
 #pragma once
 
+#include "attention_projected.cuh"
 #include "linear_blocked.cuh"
 #include "linear_clustered.cuh"
 #include "linear_split_ring.cuh"
@@ -29,10 +30,13 @@
         multiply_block<FORMAT, 2, 4, 1, 1, 4, 2>(call);                                                                \
     }                                                                                                                  \
     KERNEL_AHEAD(stream_##name, Product, 256, 2) {                                                                     \
-        stream_weights<FORMAT>(call);                                                                                  \
+        stream_product<FORMAT>(call);                                                                                  \
     }                                                                                                                  \
     KERNEL_IN_CLUSTER(cluster_##name, Product, 256, 2, CLUSTER) {                                                      \
         multiply_in_cluster<FORMAT>(call);                                                                             \
+    }                                                                                                                  \
+    KERNEL_IN_CLUSTER(project_and_attend_##name, ProjectedAttention, 256, 2, HEAD_BANDS) {                             \
+        project_and_attend<FORMAT>(call);                                                                              \
     }                                                                                                                  \
     KERNEL_AHEAD(ring_192_##name, RingProduct, RING_THREADS, 1) {                                                      \
         MULTIPLY_RING(FORMAT, 24);                                                                                     \

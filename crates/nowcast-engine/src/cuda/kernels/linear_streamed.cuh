@@ -11,13 +11,17 @@
 // Links that a warp multiplies by at once.
 #define LINKS_TOGETHER 6
 
-// The bands of a product that one of `count` blocks (or clusters) multiplies by: `units` of one band, or of two if it is
-// gated.
+// The bands of a product that a block (or cluster) multiplies by: `units` of one band, or of two if it is gated, `stride`
+// bands apart.
 struct Share {
-    int bands, first, units;
+    int bands, first, units, stride;
 
+    __device__ __forceinline__ Share(int first_band, int bands_apart, int count)
+        : bands(1), first(first_band), units(count), stride(bands_apart) {}
+
+    // An even share of all for one of `count`.
     __device__ __forceinline__ Share(const Product& call, int index, int count) {
-        bands = call.gated ? 2 : 1;
+        bands = stride = call.gated ? 2 : 1;
         int all = (call.end_band - call.first_band) / bands;
         int start = (int)((i64)all * index / count);
         first = call.first_band + start * bands;
@@ -179,40 +183,37 @@ __device__ __forceinline__ float2* own_results(float* band) {
     return reinterpret_cast<float2*>(band + threadIdx.x % 32 * 2);
 }
 
-template <int FORMAT>
-__device__ __forceinline__ void stream_weights(const Product& call) {
-    const int LINK_SIZE = Pieces<FORMAT>::COUNT * 32, RESULTS = BAND * BAND;
+// What stands in front of a block's weights, the same for all blocks of a launch.
+struct StreamHead {
+    u64 arrived, unused;
+    BandShare rows;
+};
+
+// Streams the bands of a block past the rows. `Finisher` takes the sums; it is asked to load what it needs of the weights
+// (`begin`, before the kernels before are done), then of what they left (`prepare`), and finally to `finish`, where
+// `total(band)` is the sum of a thread's row and column. It may have `Finisher::WORDS` words of shared memory.
+template <int FORMAT, typename Finisher>
+__device__ __forceinline__ void stream_weights(const Product& call, const Share& share, Finisher& finisher) {
+    const int LINK_SIZE = Pieces<FORMAT>::COUNT * 32;
     SHARED_MEMORY(memory);
-    __shared__ BandShare band_share;
-    __shared__ u64 arrived;
-    Share share(call, blockIdx.x, gridDim.x);
+    StreamHead* head = reinterpret_cast<StreamHead*>(memory);
+    float* own = reinterpret_cast<float*>(head + 1);
     int band_size = call.links * LINK_SIZE, bands = share.units * share.bands;
-    // Weights, then the rows and, unless they are cut in place, their values, then sums: [pairs of bands, parts, 2, 8, 8].
-    uint4* weights = reinterpret_cast<uint4*>(memory);
+    // Weights, then the rows and, unless they are cut in place, their values.
+    uint4* weights = reinterpret_cast<uint4*>(own + Finisher::WORDS);
     uint4* values = weights + bands * band_size;
     uint4* stage = FORMAT == SPLIT ? values : values + band_size;
-    float* sums = reinterpret_cast<float*>(values + (FORMAT == SPLIT ? 1 : 3) * band_size);
-    copy_block_ahead(weights, call.weight + (i64)share.first * band_size, 1, bands * band_size, 0, &arrived);
+    int together = share.stride == share.bands ? share.units : 1;
+    copy_block_ahead(weights, call.weight + (i64)share.first * band_size, share.units / together,
+                     together * share.bands * band_size, (i64)share.stride * band_size, &head->arrived);
     int warp = threadIdx.x / 32;
-    // The result that this thread finishes first.
-    int column = threadIdx.x % BAND, row = threadIdx.x / BAND % BAND, own_unit = threadIdx.x / RESULTS;
-    ColumnPair columns;
-    auto load = [&](int unit) {
-        int low = share.first + unit * share.bands;
-        columns = load_columns(call, low, low + share.bands - 1, column);
-    };
-    if (own_unit < share.units) load(own_unit);
+    finisher.begin();
     double inverse_inputs = 1.0 / call.inputs;
     fetch_ahead(call.next, call.next_bytes);
     int rows = count(call.rows, call.live);
     wait_for_previous();
 
-    ResultPair result;
-    auto prepare = [&](int unit) {
-        result = prepare_pair(call, row, share.first + unit * share.bands, column);
-        if (share.bands == 1) result.high_place = -1;
-    };
-    if (own_unit < share.units && row < rows) prepare(own_unit);
+    finisher.prepare(rows);
     if (warp < rows) {
         RowCutter<FORMAT> cutter(call.input, call.inputs, call.links, values, stage);
         if (call.inputs % LINK == 0) {
@@ -221,39 +222,89 @@ __device__ __forceinline__ void stream_weights(const Product& call) {
         } else {
             cutter.run_ragged();
         }
-        cutter.end(&band_share);
+        cutter.end(&head->rows);
     }
-    wait_for_block_copy(&arrived);
+    wait_for_block_copy(&head->arrived);
     __syncthreads();
-    // A warp takes one part of a pair of bands.
+    // A warp takes one part of a pair of bands. Its sums take the place of the weights that it alone has read: two kernels
+    // share a multiprocessor, and the weights of a large one leave little room.
     int part = warp % PARTS, start = part_start(part, call.links), end = part_start(part + 1, call.links);
 #pragma unroll 1
     for (int band = warp / PARTS * 2; band < bands; band += STREAM_WARPS / PARTS * 2) {
-        const uint4* low = weights + band * band_size;
+        uint4* low = weights + band * band_size;
+        bool has_high = band + 1 < bands;
         float totals[4] = {0.0f, 0.0f, 0.0f, 0.0f};
         auto add = [&](int, const float(&chain)[4]) {
 #pragma unroll
             for (int which = 0; which < 4; which++) totals[which] += chain[which];
         };
-        multiply_links<FORMAT>(low, band + 1 < bands ? low + band_size : nullptr, values, start, end, add);
-        float* place = sums + (band / 2 * PARTS + part) * 2 * RESULTS;
+        multiply_links<FORMAT>(low, has_high ? low + band_size : nullptr, values, start, end, add);
+        __syncwarp();
+        float* place = reinterpret_cast<float*>(low + start * LINK_SIZE);
         *own_results(place) = make_float2(totals[0], totals[1]);
-        *own_results(place + RESULTS) = make_float2(totals[2], totals[3]);
+        if (has_high) *own_results(place + band_size * 4) = make_float2(totals[2], totals[3]);
     }
     __syncthreads();
-    if (row >= rows) return;
     auto total = [&](int band) {
-        const float* place = sums + (band / 2 * PARTS * 2 + band % 2) * RESULTS + column * BAND + row;
+        const float* place = reinterpret_cast<const float*>(weights + band * band_size);
+        place += threadIdx.x % BAND * BAND + threadIdx.x / BAND % BAND;
         float sum = place[0];
 #pragma unroll
-        for (int next = 1; next < PARTS; next++) sum += place[next * 2 * RESULTS];
+        for (int next = 1; next < PARTS; next++) sum += place[part_start(next, call.links) * LINK_SIZE * 4];
         return sum;
     };
-    float scale = scale_of_row(band_share, row, inverse_inputs, call.has_norm, call.epsilon);
-#pragma unroll 1
-    for (int unit = own_unit; unit < share.units; unit += BAND_THREADS / RESULTS) {
-        if (unit != own_unit) load(unit), prepare(unit);
-        int band = unit * share.bands;
-        finish_pair(call, result, columns, scale, total(band), share.bands == 2 ? total(band + 1) : 0.0f);
+    int row = threadIdx.x / BAND % BAND;
+    float scale = row < rows ? scale_of_row(head->rows, row, inverse_inputs, call.has_norm, call.epsilon) : 0.0f;
+    finisher.finish(rows, scale, own, total);
+}
+
+// Writes the results; a thread finishes one row and column of every fourth unit.
+struct ResultWriter {
+    static const int WORDS = 0, TOGETHER = BAND_THREADS / (BAND * BAND);
+
+    const Product& call;
+    const Share& share;
+    int column, row, first_unit;
+    ColumnPair columns;
+    ResultPair result;
+
+    __device__ __forceinline__ ResultWriter(const Product& product, const Share& of_block) : call(product), share(of_block) {
+        column = threadIdx.x % BAND, row = threadIdx.x / BAND % BAND, first_unit = threadIdx.x / (BAND * BAND);
     }
+
+    __device__ __forceinline__ void load(int unit) {
+        int low = share.first + unit * share.bands;
+        columns = load_columns(call, low, low + share.bands - 1, column);
+    }
+
+    __device__ __forceinline__ void prepare_unit(int unit) {
+        result = prepare_pair(call, row, share.first + unit * share.bands, column);
+        if (share.bands == 1) result.high_place = -1;
+    }
+
+    __device__ __forceinline__ void begin() {
+        if (first_unit < share.units) load(first_unit);
+    }
+
+    __device__ __forceinline__ void prepare(int rows) {
+        if (first_unit < share.units && row < rows) prepare_unit(first_unit);
+    }
+
+    template <typename Total>
+    __device__ __forceinline__ void finish(int rows, float scale, float*, Total total) {
+        if (row >= rows) return;
+#pragma unroll 1
+        for (int unit = first_unit; unit < share.units; unit += TOGETHER) {
+            if (unit != first_unit) load(unit), prepare_unit(unit);
+            int band = unit * share.bands;
+            finish_pair(call, result, columns, scale, total(band), share.bands == 2 ? total(band + 1) : 0.0f);
+        }
+    }
+};
+
+template <int FORMAT>
+__device__ __forceinline__ void stream_product(const Product& call) {
+    Share share(call, blockIdx.x, gridDim.x);
+    ResultWriter writer(call, share);
+    stream_weights<FORMAT>(call, share, writer);
 }

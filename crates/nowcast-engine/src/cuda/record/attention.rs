@@ -86,9 +86,11 @@ impl Recorder<'_> {
         self.attend(&op.cache, &queries)
     }
 
-    /// Whether a context is short enough to attend to projections that have yet to go into the cache.
-    pub(super) fn attends_fresh(append: &AppendCache, queries: &RotateQuery, attend: &AttendContext) -> bool {
-        attend.tokens == Tokens::All
+    /// Whether a context is short enough to attend to projections that have yet to go into the cache. Its sums are not
+    /// those of the CPU.
+    pub(super) fn attends_fresh(&self, append: &AppendCache, queries: &RotateQuery, attend: &AttendContext) -> bool {
+        !self.weights.settings.exact
+            && attend.tokens == Tokens::All
             && append.part == CachePart::Context
             && attend.query == append.input
             && attend.query_column == queries.column

@@ -45,8 +45,8 @@ struct Blocked {
 
 const NAME: &str = "Linear";
 /// Rows up to which weights are streamed past them.
-const MOST_STREAMED_ROWS: usize = BAND;
-const STREAM_THREADS: usize = 256;
+pub(super) const MOST_STREAMED_ROWS: usize = BAND;
+pub(super) const STREAM_THREADS: usize = 256;
 /// Parts that the links are summed in; `PARTS` in fragments.cuh.
 const PARTS: usize = 4;
 /// Blocks of a cluster, one for each part; `CLUSTER` in cluster.cuh.
@@ -54,7 +54,14 @@ const CLUSTER: usize = PARTS;
 /// Links from which the blocks of a cluster share the rows.
 const LEAST_CLUSTERED_LINKS: usize = 48;
 /// Bytes of the sums of a band.
-const SUM_BYTES: usize = BAND * BAND * size_of::<f32>();
+pub(super) const SUM_BYTES: usize = BAND * BAND * size_of::<f32>();
+/// What stands in front of a block's weights; `StreamHead` in linear_streamed.cuh.
+const HEAD_BYTES: usize = 16 + 2 * BAND * BAND * size_of::<f32>();
+
+/// Shared memory of a block that streams some bands of a matrix past its rows.
+pub(super) fn stream_bytes(matrix: &Fragments, bands: usize) -> usize {
+    HEAD_BYTES + bands * matrix.links * matrix.format.link_bytes() + row_bytes(matrix.format, matrix.links)
+}
 
 /// Shared memory for some links of the rows: f16 pairs take the place of the values they are cut from, other formats
 /// stand beside them.
@@ -63,11 +70,12 @@ fn row_bytes(format: Format, links: usize) -> usize {
 }
 
 impl Recorder<'_> {
-    pub(super) fn fragment_product(&mut self, op: &Linear, weight: u64, matrix: &Fragments, most: usize) -> Result<()> {
+    /// A product as its kernels take it.
+    pub(super) fn product(&self, op: &Linear, weight: u64, matrix: &Fragments) -> Result<ProductArgument> {
         let bands_of = |columns: usize| columns.div_ceil(BAND) * if matrix.gated { 2 } else { 1 };
         let first_band = op.columns.start / BAND * if matrix.gated { 2 } else { 1 };
         let end_band = bands_of(op.columns.end);
-        let argument = ProductArgument {
+        Ok(ProductArgument {
             weight,
             column_scale: matrix.scale_address(),
             bias: matrix.bias_address(),
@@ -90,8 +98,12 @@ impl Recorder<'_> {
             reserved: 0,
             next: self.next.0,
             next_bytes: self.next.1,
-        };
-        let bands = end_band - first_band;
+        })
+    }
+
+    pub(super) fn fragment_product(&mut self, op: &Linear, weight: u64, matrix: &Fragments, most: usize) -> Result<()> {
+        let argument = self.product(op, weight, matrix)?;
+        let bands = (argument.end_band - argument.first_band) as usize;
         if most <= MOST_STREAMED_ROWS {
             let clustered = if op.norm_epsilon.is_none() { self.cluster(matrix, bands) } else { None };
             if let Some((kernel, shape)) = clustered.or_else(|| self.stream(matrix, bands)) {
@@ -192,11 +204,7 @@ impl Recorder<'_> {
         let machine = &self.weights.machine;
         let width = if matrix.gated { 2 } else { 1 };
         let units = bands / width;
-        let band_bytes = matrix.links * matrix.format.link_bytes();
-        let shared_bytes = |units: usize| {
-            let bands = units * width;
-            bands * band_bytes + row_bytes(matrix.format, matrix.links) + bands.div_ceil(2) * PARTS * 2 * SUM_BYTES
-        };
+        let shared_bytes = |units: usize| stream_bytes(matrix, units * width);
         let least = units.div_ceil(machine.multiprocessors());
         let most = (1..=least).rev().find(|&units| shared_bytes(units) <= machine.most_shared_bytes())?;
         let grid = units.div_ceil(most).max(units.min(machine.multiprocessors()));
@@ -213,8 +221,10 @@ impl Recorder<'_> {
         }
         let width = if matrix.gated { 2 } else { 1 };
         let units = bands / width;
-        let clusters = units.min(machine.multiprocessors() / CLUSTER).max(1);
-        let (most, links) = (units.div_ceil(clusters), matrix.links.div_ceil(PARTS));
+        let (most, links) =
+            (units.div_ceil((machine.multiprocessors() / CLUSTER).max(1)), matrix.links.div_ceil(PARTS));
+        // No more than are busy: the last ones may find no multiprocessors side by side.
+        let clusters = units.div_ceil(most);
         // The barrier, the largest value of each row in each part, the sums to finish, rows, weights.
         let shared_bytes = 16
             + PARTS * BAND * size_of::<f32>()

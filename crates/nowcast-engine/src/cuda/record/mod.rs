@@ -3,6 +3,7 @@
 //! Grids cover the plan's capacity; kernels look up how much of it is live. One file for each family of kernels.
 
 mod attention;
+mod attention_projected;
 mod fragments;
 mod linear;
 mod mixture;
@@ -69,6 +70,7 @@ pub(super) fn record(weights: &Arc<CudaWeights>, plan: &Plan, layout: Layout, ar
             let following = &operations[place + 1..];
             recorder.next = recorder.weights_of_next(following);
             let performed = match operation {
+                Operation::Linear(op) if recorder.project_and_attend(op, following)? => 4,
                 Operation::AppendCache(append) => recorder.append_with(append, following)?,
                 _ => recorder.operation(operation).map(|()| 1)?,
             };
@@ -157,18 +159,22 @@ impl Recorder<'_> {
         if !Self::rotates_with(append, queries) {
             return self.append_cache(append, None).map(|()| 1);
         }
-        if let Some(Operation::AttendContext(attend)) = following.get(1) {
-            let projections = append.input;
-            let mut is_last = !self.plan.kept().iter().any(|kept| kept.index == projections.index);
-            let decode = self.plan.operations(Section::Decode);
-            following[2..].iter().chain(decode).for_each(|operation| {
-                operation.each_tensor(&mut |tensor| is_last &= tensor.index != projections.index);
-            });
-            if is_last && Self::attends_fresh(append, queries, attend) {
-                return self.attend_fresh(append, attend).map(|()| 3);
-            }
+        if let Some(Operation::AttendContext(attend)) = following.get(1)
+            && self.attends_fresh(append, queries, attend)
+            && self.is_last_use(append.input, &following[2..])
+        {
+            return self.attend_fresh(append, attend).map(|()| 3);
         }
         self.append_cache(append, Some(queries)).map(|()| 2)
+    }
+
+    /// Whether nobody reads a tensor of the prefill beyond the operations that come first.
+    fn is_last_use(&self, tensor: Tensor, following: &[Operation]) -> bool {
+        let mut is_last = !self.plan.kept().iter().any(|kept| kept.index == tensor.index);
+        following.iter().chain(self.plan.operations(Section::Decode)).for_each(|operation| {
+            operation.each_tensor(&mut |other| is_last &= other.index != tensor.index);
+        });
+        is_last
     }
 
     /// Where the weights of the next product lie, for a kernel to ask for them early.

@@ -14,10 +14,10 @@ float4* dynamic_memory;
 
 namespace {
 
-const unsigned MOST_THREADS = 1024;
+const unsigned MOST_THREADS = 2048;
 const size_t STACK = 64 * 1024;
 const size_t DYNAMIC_BYTES = 232 * 1024;
-const unsigned MOST_BLOCKS = 4;
+const unsigned MOST_BLOCKS = 8;
 
 enum State { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, AT_CLUSTER_BARRIER, AT_FIRST_THREADS_BARRIER, AT_PHASE, DONE };
 
