@@ -7,6 +7,7 @@ mod devices;
 use std::sync::Arc;
 
 use devices::devices;
+use nowcast_engine::check::{live, projecting};
 use nowcast_engine::device::{Device, Launch};
 use nowcast_engine::extent::{Live, Rows};
 use nowcast_engine::kv_cache::{CacheShape, LayerCache};
@@ -250,4 +251,22 @@ fn own_tokens_and_hidden_ones() {
     compare(Case { tokens: 11, ..PLAIN });
     compare(Case { tokens: 3, hidden: 5, ..PLAIN });
     compare(Case { tokens: 3, hidden: 66, ..PLAIN });
+}
+
+/// Few rows are projected and attend in one launch, more in several.
+#[test]
+fn projections_and_attention_have_the_same_digits_in_one_launch_and_in_several() {
+    for device in devices() {
+        let device = device.with_exact_sums(false);
+        let run = |series: usize, capacity: usize| {
+            let (answers, _) = projecting(live(series, capacity, 1)).run(&device, &[live(series, 4, 1)]).unwrap();
+            answers.iter().map(|answer| bits(answer)).collect::<Vec<_>>()
+        };
+        let many = run(3, 4);
+        for (series, capacity) in [(1, 4), (2, 4), (1, 7)] {
+            for (few, many) in run(series, capacity).iter().zip(&many) {
+                assert_eq!(few[..], many[..few.len()], "{}: {series} series, room for {capacity}", device.describe());
+            }
+        }
+    }
 }

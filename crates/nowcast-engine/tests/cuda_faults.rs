@@ -304,6 +304,7 @@ fn a_machine_that_checks_itself_names_what_is_broken() {
         ("rotary_table", "rotary positions"),
         ("attention", "rotary positions and attention"),
         ("attend_fresh", "rotary positions and attention"),
+        ("project_and_attend_f32", "projections and attention"),
         ("group_attention", "attention between variates"),
         ("prepend_label", "rows that move"),
         ("activate_mixture", "mixture parameters"),

@@ -6,6 +6,10 @@ use crate::kv_cache::{CacheShape, LayerCache};
 use crate::operation::{self, CachePart, Operation, Rotation, Tokens};
 use crate::plan::Tensor;
 use crate::rotary::{Pairing, Rotary};
+use crate::weights::Activation;
+
+/// Inputs of the projections of [`projecting`].
+pub(super) const PROJECTED_INPUTS: usize = 160;
 
 /// Rotary positions, the cache, and attention of a context and of two decode passes.
 pub fn attending<'a>(pairing: Pairing, tokens: usize, hidden: usize, capacity: Live) -> Case<'a> {
@@ -82,6 +86,74 @@ pub fn attending<'a>(pairing: Pairing, tokens: usize, hidden: usize, capacity: L
         }));
         case.output("paths", output);
     }
+    case
+}
+
+/// Normed projections of a short context, and its attention over itself: what few tokens do in one launch.
+pub fn projecting<'a>(capacity: Live) -> Case<'a> {
+    const HEADS: usize = 2;
+    const HEAD_DIM: usize = 64;
+    const WIDTH: usize = HEADS * HEAD_DIM;
+    let mut case = Case::new(capacity);
+    let rotary = Rotary { head_dim: HEAD_DIM, pairing: Pairing::Interleaved, xpos_scale_base: Some(512.0) };
+    let (series, context) = (Rows::batch(), Rows::fixed(1).times_context(0));
+    let shape = CacheShape { series, heads: HEADS, head_dim: HEAD_DIM, context, steps: 1 };
+    let cache = LayerCache::new(&mut case.plan, shape);
+    let weight = case.linear(3 * WIDTH, PROJECTED_INPUTS, Activation::None);
+    let input = case.input(series.times_context(0), PROJECTED_INPUTS, 1.5);
+    let table = case.plan.tensor(context, 4 * HEAD_DIM);
+    let first = Rows::fixed(0);
+    case.plan.push(Operation::RotaryTable(operation::RotaryTable { rotary, first, anchor_tokens: context, table }));
+    let qkv = case.plan.tensor(input.rows, 3 * WIDTH);
+    // A large epsilon keeps scores small, so that no key takes all the weight.
+    case.plan.push(Operation::Linear(operation::Linear {
+        weight,
+        input,
+        columns: 0..3 * WIDTH,
+        output: qkv,
+        norm_epsilon: Some(10.0),
+        residual: None,
+    }));
+    case.plan.push(Operation::AppendCache(operation::AppendCache {
+        rotation: Some(Rotation { rotary, table }),
+        input: qkv,
+        key_column: WIDTH,
+        value_column: 2 * WIDTH,
+        cache,
+        part: CachePart::Context,
+    }));
+    let (heads, tokens) = (HEADS, Tokens::All);
+    case.plan.push(Operation::RotateQuery(operation::RotateQuery {
+        rotary,
+        tensor: qkv,
+        column: 0,
+        heads,
+        table,
+        tokens,
+    }));
+    let output = case.plan.tensor(input.rows, WIDTH);
+    case.plan.push(Operation::AttendContext(operation::AttendContext {
+        query: qkv,
+        query_column: 0,
+        cache,
+        output,
+        tokens,
+    }));
+    case.output("attended", output);
+    let weight = case.linear(PROJECTED_INPUTS, WIDTH, Activation::None);
+    let sum = case.plan.linear_add(weight, output, input);
+    case.output("added", sum);
+    // The last token asks the cache, which shows what was put there.
+    let asking = case.input(series, WIDTH, 0.3);
+    let answer = case.plan.tensor(series, WIDTH);
+    case.plan.push(Operation::AttendContext(operation::AttendContext {
+        query: asking,
+        query_column: 0,
+        cache,
+        output: answer,
+        tokens: Tokens::Last,
+    }));
+    case.output("asked again", answer);
     case
 }
 

@@ -13,7 +13,7 @@ mod products;
 mod rows;
 mod statistics;
 
-pub use attention::{attending, attending_group};
+pub use attention::{attending, attending_group, projecting};
 pub use case::{Case, live};
 pub use products::{product, unfused};
 pub use rows::{moving, tokens};
@@ -50,6 +50,10 @@ const PRODUCT: f64 = 2.0 * INPUTS as f64;
 /// up to 40 products of ten such values pass that on.
 const ROTATED: f64 = 2.0 * 40.0 * 10.0;
 
+/// A score is a sum of 64 products of two projections, each of size up to 2 and off as a product is; what it is off by,
+/// the weights of the values are off by, relatively.
+const PROJECTED: f64 = 2.0 * 64.0 * 2.0 * (2.0 * attention::PROJECTED_INPUTS as f64);
+
 /// Every kind of operation, in the order in which models use them.
 pub fn operations() -> Vec<OperationCheck> {
     let check = |name, units, lives, build| OperationCheck { name, build, lives, units };
@@ -76,6 +80,9 @@ pub fn operations() -> Vec<OperationCheck> {
         }),
         check("rotary positions and attention, halves", ROTATED, [live(2, 7, 5), live(1, 3, 2)], || {
             attending(Pairing::HalfSplit, 2, 3, live(2, 7, 5))
+        }),
+        check("projections and attention of few tokens", PROJECTED, [live(2, 4, 1), live(1, 3, 1)], || {
+            projecting(live(2, 4, 1))
         }),
         check("attention between variates", 4.0, [live(2, 4, 3), live(1, 3, 1)], || attending_group(7, 3, 20)),
         check("rows that move", 1.0, [live(2, 5, 4), live(1, 2, 3)], moving),

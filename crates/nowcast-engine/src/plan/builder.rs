@@ -25,6 +25,10 @@ struct Entry {
     last: usize,
 }
 
+/// Operations in front of attention over a context that a device may perform together with it: the product, the cache
+/// and the rotation. What they read stays until the attention is done.
+const BEFORE_ATTENTION: usize = 3;
+
 /// Records operations and the tensors they need.
 #[derive(Debug)]
 pub struct PlanBuilder {
@@ -100,6 +104,11 @@ impl PlanBuilder {
             let survives = prefill.is_some_and(|start| entry.first < start);
             entry.last = if survives { usize::MAX } else { entry.last.max(now) };
         });
+        if matches!(operation, Operation::AttendContext(_)) {
+            self.operations[now.saturating_sub(BEFORE_ATTENTION)..].iter().for_each(|before| {
+                before.each_tensor(&mut |tensor| entries[tensor.index].last = entries[tensor.index].last.max(now));
+            });
+        }
         self.operations.push(operation);
     }
 
@@ -209,6 +218,8 @@ impl PlanBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kv_cache::{CacheShape, LayerCache};
+    use crate::operation::Tokens;
     use crate::plan::Section;
 
     const CAPACITY: Live = Live { batch: 2, context: 4, samples: 8 };
@@ -226,6 +237,26 @@ mod tests {
         let range = |tensor: Tensor| plan.offset(tensor)..plan.offset(tensor) + plan.tensor_bytes(tensor);
         for other in [step, later] {
             assert!(range(other).start >= range(kept).end || range(other).end <= range(kept).start);
+        }
+    }
+
+    #[test]
+    fn what_leads_to_attention_stays_until_it_is_done() {
+        let mut plan = PlanBuilder::new(CAPACITY, true);
+        let (series, context) = (Rows::batch(), Rows::fixed(1).times_context(0));
+        let cache = LayerCache::new(&mut plan, CacheShape { series, heads: 1, head_dim: 4, context, steps: 1 });
+        let query = plan.input(Element::F32, series.times_context(0), 64);
+        let early = plan.swiglu(query);
+        let read = plan.swiglu(early);
+        let [_, _] = [(); 2].map(|()| plan.swiglu(query));
+        let output = plan.tensor(query.rows, 4);
+        let tokens = Tokens::All;
+        let attend = operation::AttendContext { query, query_column: 0, cache, output, tokens };
+        plan.push(Operation::AttendContext(attend));
+        let plan = plan.finish().unwrap();
+        let range = |tensor: Tensor| plan.offset(tensor)..plan.offset(tensor) + plan.tensor_bytes(tensor);
+        for other in [early, read] {
+            assert!(range(other).start >= range(output).end || range(other).end <= range(output).start);
         }
     }
 

@@ -442,24 +442,11 @@ impl Forward<'_> {
         output
     }
 
-    /// As [`Self::layer`], but only the last token of each series asks and goes on.
+    /// As [`Self::layer`], but only the last token of each series goes on.
     fn last_time_layer(&mut self, index: usize, layer: &LayerWeights, x: Tensor, pass: Pass) -> Tensor {
-        let width = x.width;
-        let qkv = layer.qkv;
-        let keys_values = self.plan.norm_linear_columns(qkv.norm, qkv.weight, x, width..3 * width);
-        let cache = self.append(index, keys_values, 0, pass);
-        let x = self.plan.last_row(x, self.series);
-        let query = self.plan.norm_linear_columns(qkv.norm, qkv.weight, x, 0..width);
-        self.rotate_query(query, pass.table, Tokens::Last);
-        let output = self.plan.tensor(x.rows, width);
-        self.plan.push(Operation::AttendContext(operation::AttendContext {
-            query,
-            query_column: 0,
-            cache,
-            output,
-            tokens: Tokens::Last,
-        }));
-        let x = self.plan.linear_add(layer.attention_output, output, x);
+        let attended = self.time_attention(index, layer, x, pass);
+        let [attended, x] = [attended, x].map(|tensor| self.plan.last_row(tensor, self.series));
+        let x = self.plan.linear_add(layer.attention_output, attended, x);
         self.mlp(layer, x)
     }
 
