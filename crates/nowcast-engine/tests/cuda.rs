@@ -118,6 +118,32 @@ fn statistics_of_contexts_and_paths() {
     }
 }
 
+/// Sums of n points of one sign are off by n roundings at most on either side. Second moments are sums of products of two
+/// differences of about 20 between values of about 1,000, which makes roundings 4 x 1,020 x 20 / 133 times larger, where
+/// 133 is the variance; a scale is off by half of what its square is.
+#[test]
+fn statistics_in_the_order_of_warps_are_as_close_as_their_sums() {
+    for (scaler, patch) in SCALERS.into_iter().flat_map(|scaler| [(scaler, 64), (scaler, 5)]) {
+        let lives = [live(2, 9, 5), live(1, 2, 3)];
+        let names: Vec<&str> = scaling(scaler, patch).outputs.iter().map(|(name, _)| *name).collect();
+        let (expected, _) = scaling(scaler, patch).run(&CpuDevice::new(Some(1)), &lives).unwrap();
+        let roundings = 2.0 * (11 * patch) as f64 * f64::EPSILON;
+        for device in devices::devices() {
+            let (found, _) = scaling(scaler, patch).run(&device.with_exact_sums(false), &lives).unwrap();
+            for (index, (expected, found)) in expected.iter().zip(&found).enumerate() {
+                let bound = match names[index % names.len()] {
+                    "location" => roundings,
+                    "scale" => roundings * 4.0 * 1020.0 * 20.0 / 133.0 / 2.0,
+                    _ => continue,
+                };
+                for (x, y) in expected.iter().zip(found) {
+                    assert!((x - y).abs() <= bound * x.abs(), "{scaler:?}, patch {patch}, {index}: {y} instead of {x}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn attention_over_contexts_and_paths() {
     // Tables: an f64 sine, cosine or power of another library may differ by a unit of f64, and then round to another

@@ -371,7 +371,8 @@ impl Queue for Stream {
             attrs: &mut early,
             numAttrs: u32::from(self.gpu.is_hopper_or_later && self.follows_kernel),
         };
-        self.follows_kernel = true;
+        // Kernels read live extents before those ahead of them are done, but not before a transfer is.
+        self.follows_kernel = launch.kernel != Kernel::Transfer;
         // SAFETY: the driver copies the argument during the call; the rest is as the caller promised.
         unsafe { sys::cuLaunchKernelEx(&config, function, parameters.as_mut_ptr(), std::ptr::null_mut()) }
             .result()

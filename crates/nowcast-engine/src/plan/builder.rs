@@ -26,7 +26,7 @@ struct Entry {
 }
 
 /// Operations in front of attention over a context that a device may perform together with it: the product, the cache
-/// and the rotation. What they read stays until the attention is done.
+/// and the rotation.
 const BEFORE_ATTENTION: usize = 3;
 
 /// Records operations and the tensors they need.
@@ -93,7 +93,7 @@ impl PlanBuilder {
         self.kept.push(tensor);
     }
 
-    /// Records one operation.
+    /// Records one operation. What a device may perform together with it keeps its tensors until it is done.
     pub fn push(&mut self, operation: Operation) {
         let now = self.operations.len();
         let (entries, prefill) = (&mut self.entries, self.prefill);
@@ -104,11 +104,15 @@ impl PlanBuilder {
             let survives = prefill.is_some_and(|start| entry.first < start);
             entry.last = if survives { usize::MAX } else { entry.last.max(now) };
         });
-        if matches!(operation, Operation::AttendContext(_)) {
-            self.operations[now.saturating_sub(BEFORE_ATTENTION)..].iter().for_each(|before| {
-                before.each_tensor(&mut |tensor| entries[tensor.index].last = entries[tensor.index].last.max(now));
-            });
-        }
+        let last_rows = self.operations.iter().rev().take_while(|before| matches!(before, Operation::LastRow(_)));
+        let together = match operation {
+            Operation::AttendContext(_) => BEFORE_ATTENTION,
+            Operation::LastRow(_) => last_rows.count(),
+            _ => 0,
+        };
+        self.operations[now.saturating_sub(together)..].iter().for_each(|before| {
+            before.each_tensor(&mut |tensor| entries[tensor.index].last = entries[tensor.index].last.max(now));
+        });
         self.operations.push(operation);
     }
 
@@ -237,6 +241,20 @@ mod tests {
         let range = |tensor: Tensor| plan.offset(tensor)..plan.offset(tensor) + plan.tensor_bytes(tensor);
         for other in [step, later] {
             assert!(range(other).start >= range(kept).end || range(other).end <= range(kept).start);
+        }
+    }
+
+    #[test]
+    fn last_rows_are_taken_together_and_none_overwrites_what_another_reads() {
+        let mut plan = PlanBuilder::new(CAPACITY, true);
+        let input = plan.input(Element::F32, Rows::batch().times_context(0), 64);
+        let inputs = [(); 2].map(|()| plan.swiglu(input));
+        let outputs = inputs.map(|tensor| plan.last_row(tensor, Rows::batch()));
+        let plan = plan.finish().unwrap();
+        let range = |tensor: Tensor| plan.offset(tensor)..plan.offset(tensor) + plan.tensor_bytes(tensor);
+        for (read, written) in inputs.into_iter().flat_map(|read| outputs.map(|written| (range(read), range(written))))
+        {
+            assert!(read.start >= written.end || read.end <= written.start);
         }
     }
 

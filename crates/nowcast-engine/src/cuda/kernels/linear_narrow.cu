@@ -11,14 +11,24 @@ __device__ inline void write_wide(const Linear& call, i64 row, int column, doubl
 }
 
 // Grid: blocks of 16 rows, panels. Threads: 16 lanes of two columns each, 16 rows.
-KERNEL(linear_narrow, Linear, 256) {
+KERNEL_AHEAD(linear_narrow, Linear, 256, 1) {
     SHARED_MEMORY(memory);
-    // [16, padded], then [16, 16] partial sums and 16 scales in f64.
+    // [16, padded], then [16, 16] partial sums and 16 scales in f64, then the panel.
     double* parts = reinterpret_cast<double*>(memory + ROWS * call.padded);
     double* scales = parts + ROWS * 16;
+    u64* arrived = reinterpret_cast<u64*>(scales + ROWS);
+    float4* weight = reinterpret_cast<float4*>(arrived + 2);
     i64 rows = count(call.rows, call.live);
     i64 first = (i64)blockIdx.x * ROWS;
-    if (first >= rows) return;
+    if (first >= rows) {
+        wait_for_previous();
+        return;
+    }
+    int panel = call.first_panel + blockIdx.y, size = call.padded / 4 * PANEL;
+    const uint4* from = reinterpret_cast<const uint4*>(call.weight) + (i64)panel * size;
+    copy_block_ahead(reinterpret_cast<uint4*>(weight), from, 1, size, 0, arrived);
+    fetch_ahead(call.next, call.next_bytes);
+    wait_for_previous();
     int live_rows = rows - first < ROWS ? (int)(rows - first) : ROWS;
     int lane = threadIdx.x % 16, row = threadIdx.x / 16;
     for (int input = 4 * lane; input < call.padded; input += 64) {
@@ -26,15 +36,15 @@ KERNEL(linear_narrow, Linear, 256) {
         if (row < live_rows) four = four_inputs(call.input + (first + row) * call.inputs, input, call.inputs);
         *reinterpret_cast<float4*>(memory + row * call.padded + input) = four;
     }
-    __syncthreads();
     if (call.has_norm) {
+        __syncthreads();
         parts[row * 16 + lane] = part_of_squares(memory + row * call.padded, lane, call.inputs);
         __syncthreads();
         if (lane == 0) scales[row] = inverse_root_mean_square(parts + row * 16, call.inputs, call.epsilon);
         __syncthreads();
     }
-    int panel = call.first_panel + blockIdx.y;
-    const float4* weight = reinterpret_cast<const float4*>(call.weight) + (i64)panel * (call.padded / 4) * PANEL;
+    wait_for_block_copy(arrived);
+    __syncthreads();
     const float* values = memory + row * call.padded;
     double low = 0.0, high = 0.0;
 #pragma unroll 8

@@ -111,22 +111,54 @@ KERNEL(mean_mixture, Draw, 128) {
         replace_extreme(call.scale[affine] * (sum / total) + call.location[affine]);
 }
 
-// One thread for each path and position.
+// The sums of the components' weights up to each, `[positions, components]`, by all threads of a block.
+__device__ inline void sum_weights(const float* parameters, int positions, int components, double* sums) {
+    int values = 4 * components;
+    for (int index = threadIdx.x; index < positions * components; index += blockDim.x) {
+        const float* logits = parameters + index / components * values + 3 * components;
+        sums[index] = (double)exponential_f32(logits[index % components] - largest_logit(logits, components));
+    }
+    __syncthreads();
+    for (int position = threadIdx.x; position < positions; position += blockDim.x) {
+        double sum = 0.0;
+#pragma unroll 8
+        for (int component = 0; component < components; component++) {
+            sum += sums[position * components + component];
+            sums[position * components + component] = sum;
+        }
+    }
+    __syncthreads();
+}
+
+// Grid: blocks of paths and positions, then series where the samples of one share their parameters. One thread for each
+// path and position.
 KERNEL(sample_mixture, Draw, 128) {
+    SHARED_MEMORY(memory);
+    double* sums = reinterpret_cast<double*>(memory);
     i64 index = thread_index();
-    i64 row = index / call.positions;
-    int position = (int)(index % call.positions), components = call.components;
-    if (row >= count(call.rows, call.live)) return;
-    int samples = call.live->samples;
-    i64 series = row / samples, source = call.shared ? series : row;
+    int position = (int)(index % call.positions), components = call.components, samples = call.live->samples;
+    int values = components * (call.has_logits ? 4 : 3);
+    i64 row = index / call.positions, rows = call.shared ? samples : count(call.rows, call.live);
+    i64 series = call.shared ? blockIdx.y : row / samples, source = call.shared ? series : row;
+    if (call.shared && series >= count(call.rows, call.live) / samples) return;
+    const float* parameters = call.parameters + source * call.parameter_width;
+    bool is_summed = call.shared && call.has_logits;
+    if (is_summed) sum_weights(parameters, call.positions, components, sums);
+    if (row >= rows) return;
     u32 sample = call.live->first_sample + (u32)(row % samples);
+    row = call.shared ? series * samples + row : row;
     Words bits = philox((u32)position, (u32)call.step, sample, call.streams[series], call.live->seed_low,
                         call.live->seed_high);
-    int values = components * (call.has_logits ? 4 : 3);
-    const float* raw = call.parameters + source * call.parameter_width + position * values;
+    const float* raw = parameters + position * values;
     int chosen = 0;
     double total = 1.0;
-    if (call.has_logits) {
+    if (is_summed) {
+        const double* own = sums + position * components;
+        total = own[components - 1];
+        double share = uniform_from_32(bits.words[0]) * total;
+#pragma unroll 8
+        for (int component = 0; component + 1 < components; component++) chosen += share >= own[component];
+    } else if (call.has_logits) {
         const float* logits = raw + 3 * components;
         float largest = largest_logit(logits, components);
         total = 0.0;

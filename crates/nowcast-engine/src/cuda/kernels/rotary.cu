@@ -20,24 +20,28 @@ struct RotaryTable {
     float scale_base;
 };
 
-// One thread for each position and component.
-KERNEL(rotary_table, RotaryTable, 256) {
+// One thread for each position and component. Where the table goes others may still read.
+KERNEL_AHEAD(rotary_table, RotaryTable, 256, 1) {
     i64 index = thread_index();
     int width = call.head_dim;
-    if (index >= (i64)count(call.rows, call.live) * width) return;
+    bool is_live = index < (i64)count(call.rows, call.live) * width;
     int row = (int)(index / width), component = (int)(index % width);
     int position = count(call.first, call.live) + row;
     int anchor = (count(call.seen, call.live) - 1) / 2;
     int pair = call.interleaved ? component / 2 : component % (width / 2);
-    double angle = (double)position * call.constants[pair];
-    double factor = 1.0;
-    if (call.has_decay) {
-        double power = ((double)position - (double)anchor) / (double)call.scale_base;
-        factor = pow(call.constants[width / 2 + component], power);
+    double sine = 0.0, cosine = 0.0, factor = 1.0;
+    if (is_live) {
+        double angle = (double)position * call.constants[pair];
+        if (call.has_decay) {
+            double power = ((double)position - (double)anchor) / (double)call.scale_base;
+            factor = pow(call.constants[width / 2 + component], power);
+        }
+        sine = sin(angle), cosine = cos(angle);
+        bool is_first = call.interleaved ? component % 2 == 0 : component < width / 2;
+        if (is_first) sine = -sine;
     }
-    double sine = sin(angle), cosine = cos(angle);
-    bool is_first = call.interleaved ? component % 2 == 0 : component < width / 2;
-    if (is_first) sine = -sine;
+    wait_for_previous();
+    if (!is_live) return;
     float* entry = call.table + (i64)row * 4 * width + component;
     entry[0] = (float)(cosine * factor);
     entry[width] = (float)(sine * factor);

@@ -30,25 +30,26 @@ KERNEL(prepend_label, PrependLabel, 256) {
     call.output[index] = place < call.width ? label[place] : call.input[which * length + place - call.width];
 }
 
-struct LastRow {
-    // [series, tokens, width] and [series, width], in words of 32 bits.
-    const u32* input;
-    u32* output;
+#define MOST_LAST_ROWS 4
+
+struct LastRows {
+    // [series, tokens, width] and [series, width] each, in words of 32 bits.
+    const u32* inputs[MOST_LAST_ROWS];
+    u32* outputs[MOST_LAST_ROWS];
+    i64 widths[MOST_LAST_ROWS];
     const Live* live;
     Rows series;
     Rows rows;
-    int width;
-    int reserved;
 };
 
-// One thread for each word.
-KERNEL(last_row, LastRow, 256) {
-    i64 index = thread_index();
-    i64 series = index / call.width;
+// Grid: blocks of words, tensors. One thread for each word.
+KERNEL(last_rows, LastRows, 256) {
+    i64 index = thread_index(), width = call.widths[blockIdx.y];
+    i64 series = index / width;
     int total = count(call.series, call.live);
     if (series >= total) return;
     i64 tokens = count(call.rows, call.live) / total;
-    call.output[index] = call.input[((series + 1) * tokens - 1) * call.width + index % call.width];
+    call.outputs[blockIdx.y][index] = call.inputs[blockIdx.y][((series + 1) * tokens - 1) * width + index % width];
 }
 
 struct OverwriteExogenous {

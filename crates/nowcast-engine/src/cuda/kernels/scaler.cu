@@ -1,6 +1,7 @@
-// Running statistics in f64 (Welford's form), in the order of `scaler.rs`.
+// Running statistics in f64 (Welford's form).
 //
-// Only the sums are chains; one thread walks each of them while the divisions and roots between run in parallel.
+// Only the sums are chains. With the sums of the CPU, in the order of `scaler.rs`, one thread walks each of them; else
+// warps sum 32 points each, and then the warps' sums are added in order.
 #include "plan.cuh"
 
 #define CHUNK 256
@@ -52,6 +53,44 @@ __device__ inline double running_sums(double* values, int size, double sum) {
     return sum;
 }
 
+// The value of the lane `distance` before this one; the first lanes get their own.
+__device__ inline double shuffle_up(double value, int distance) {
+    u64 bits = (u64)__double_as_longlong(value);
+    u32 low = __shfl_up_sync(0xffffffffu, (u32)bits, distance), high = __shfl_up_sync(0xffffffffu, (u32)(bits >> 32), distance);
+    return __longlong_as_double((i64)((u64)high << 32 | low));
+}
+
+// As `running_sums` for two lists, by all threads of the block; a barrier follows.
+__device__ inline void running_sums_together(double* const (&lists)[2], int size, double* const (&sums)[2]) {
+    __shared__ double totals[2][CHUNK / 32];
+    int lane = threadIdx.x % 32;
+    for (int part = threadIdx.x / 32; part * 32 < size; part += blockDim.x / 32) {
+        int index = part * 32 + lane;
+#pragma unroll
+        for (int list = 0; list < 2; list++) {
+            double sum = index < size ? lists[list][index] : 0.0;
+            for (int distance = 1; distance < 32; distance *= 2) {
+                double before = shuffle_up(sum, distance);
+                if (lane >= distance) sum += before;
+            }
+            if (index < size) lists[list][index] = sum;
+            if (lane == 31) totals[list][part] = sum;
+        }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int list = 0; list < 2; list++) {
+        double before = *sums[list];
+        for (int index = threadIdx.x; index < size; index += blockDim.x) {
+            double start = before;
+            for (int part = 0; part < index / 32; part++) start += totals[list][part];
+            lists[list][index] += start;
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x < 2) *sums[threadIdx.x] = lists[threadIdx.x][size - 1];
+}
+
 // Bounds of all scales from the moments of the whole context.
 struct Whole {
     double least_factor, greatest_factor;
@@ -61,7 +100,7 @@ struct Whole {
 // patch hold for all its points where `kind` says so. `whole` is null where bounds (or, for the global scaler, mean and
 // scale) are known already.
 template <typename Value>
-__device__ __forceinline__ void continue_statistics(int kind, const Points<Value>& points, int length, int patch,
+__device__ __forceinline__ void continue_statistics(int kind, int exact, const Points<Value>& points, int length, int patch,
                                                     const Whole* whole, Statistics* state) {
     __shared__ double sums[CHUNK], counts[CHUNK];
     __shared__ double before, squares;
@@ -75,8 +114,12 @@ __device__ __forceinline__ void continue_statistics(int kind, const Points<Value
                 sums[index] = counts[index] * points.value(start + index);
             }
             __syncthreads();
-            if (threadIdx.x == 0) state->sum = running_sums(sums, size, state->sum);
-            if (threadIdx.x == 32) state->count = running_sums(counts, size, state->count);
+            if (!exact) {
+                running_sums_together({sums, counts}, size, {&state->sum, &state->count});
+            } else {
+                if (threadIdx.x == 0) state->sum = running_sums(sums, size, state->sum);
+                if (threadIdx.x == 32) state->count = running_sums(counts, size, state->count);
+            }
             __syncthreads();
             for (int index = threadIdx.x; index < size; index += blockDim.x) {
                 points.location[start + index] = sums[index] / at_least_one(counts[index]);
@@ -103,8 +146,12 @@ __device__ __forceinline__ void continue_statistics(int kind, const Points<Value
             counts[index] = apart * apart;
         }
         __syncthreads();
-        if (threadIdx.x == 0) state->second_moment = running_sums(sums, size, state->second_moment);
-        if (threadIdx.x == 32 && whole) squares = running_sums(counts, size, squares);
+        if (!exact) {
+            running_sums_together({sums, counts}, size, {&state->second_moment, &squares});
+        } else {
+            if (threadIdx.x == 0) state->second_moment = running_sums(sums, size, state->second_moment);
+            if (threadIdx.x == 32 && whole) squares = running_sums(counts, size, squares);
+        }
         if (threadIdx.x == 64 || blockDim.x <= 64) before = points.location[start + size - 1];
         __syncthreads();
         for (int index = threadIdx.x; index < size; index += blockDim.x) {
@@ -175,6 +222,9 @@ struct ScaleContext {
     Rows rows;
     int patch;
     int kind;
+    // Whether sums are those of the CPU.
+    int exact;
+    int reserved;
     // 10^-exponent and 10^exponent, or zeros where nothing is stabilised.
     double least_factor;
     double greatest_factor;
@@ -196,7 +246,7 @@ KERNEL(scale_context, ScaleContext, CHUNK) {
     __syncthreads();
     Whole whole = {call.least_factor, call.greatest_factor};
     bool bounded = call.kind == GLOBAL || call.greatest_factor != 0.0;
-    continue_statistics(call.kind, points, length, call.patch, bounded ? &whole : nullptr, &state);
+    continue_statistics(call.kind, call.exact, points, length, call.patch, bounded ? &whole : nullptr, &state);
     if (threadIdx.x == 0) store_state(call.state + (i64)blockIdx.x * STATE_WIDTH, &state);
 }
 
@@ -215,6 +265,8 @@ struct ScaleStep {
     int column;
     int patch;
     int kind;
+    int exact;
+    int reserved;
 };
 
 // Grid: paths.
@@ -231,6 +283,6 @@ KERNEL(scale_step, ScaleStep, CHUNK) {
     i64 start = row * call.patch;
     Points<double> points = {call.paths + row * call.horizon + call.column, nullptr, call.scaled + start,
                              call.location + start, call.scale + start};
-    continue_statistics(call.kind, points, call.patch, call.patch, nullptr, &state);
+    continue_statistics(call.kind, call.exact, points, call.patch, call.patch, nullptr, &state);
     if (threadIdx.x == 0) store_state(call.state + row * STATE_WIDTH, &state);
 }

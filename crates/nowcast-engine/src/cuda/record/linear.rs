@@ -76,7 +76,7 @@ impl Recorder<'_> {
         };
         const NAME: &str = "Linear";
         if linear.is_narrow() {
-            let shared_bytes = NARROW_ROWS * (linear.padded * 4 + 17 * 8);
+            let shared_bytes = NARROW_ROWS * (linear.padded * 4 + 17 * 8) + 16 + linear.padded * PANEL * 4;
             let shape = Shape { grid: [most.div_ceil(NARROW_ROWS), panels, 1], threads: 256, shared_bytes };
             return self.launch(NAME, Kernel::LinearNarrow, shape, argument);
         }

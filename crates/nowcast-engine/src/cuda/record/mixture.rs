@@ -68,7 +68,15 @@ impl Recorder<'_> {
             shared: op.shared.into(),
             reserved: 0,
         };
-        let shape = Shape::flat(self.most(op.paths.rows)? * op.positions, 128);
+        let flat = |rows: usize| Shape::flat(rows * op.positions, 128);
+        let shape = match self.most(op.series)? {
+            series if op.shared && series > 0 && kernel == Kernel::SampleMixture => {
+                let [blocks, ..] = flat(self.most(op.paths.rows)?.div_ceil(series)).grid;
+                let shared_bytes = op.positions * op.head.components() * size_of::<f64>();
+                Shape { grid: [blocks, series, 1], threads: 128, shared_bytes }
+            }
+            _ => flat(self.most(op.paths.rows)?),
+        };
         let name = if kernel == Kernel::MeanMixture { "MeanMixture" } else { "SampleMixture" };
         self.launch(name, kernel, shape, argument)
     }

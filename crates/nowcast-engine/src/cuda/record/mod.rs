@@ -72,6 +72,7 @@ pub(super) fn record(weights: &Arc<CudaWeights>, plan: &Plan, layout: Layout, ar
             let performed = match operation {
                 Operation::Linear(op) if recorder.project_and_attend(op, following)? => 4,
                 Operation::AppendCache(append) => recorder.append_with(append, following)?,
+                Operation::LastRow(first) => recorder.last_rows(first, following)?,
                 _ => recorder.operation(operation).map(|()| 1)?,
             };
             places.resize(recorder.launches.len(), place);
@@ -137,7 +138,7 @@ impl Recorder<'_> {
             Operation::AttendContext(op) => self.attend_context(op),
             Operation::AttendPaths(op) => self.attend_paths(op),
             Operation::AttendGroup(op) => self.attend_group(op),
-            Operation::LastRow(op) => self.last_row(op),
+            Operation::LastRow(op) => self.last_rows(op, &[]).map(drop),
             Operation::RepeatRows(op) => self.repeat_rows(op),
             Operation::Embed(op) => self.embed(op),
             Operation::QuantiseBits(op) => self.quantise_bits(op),

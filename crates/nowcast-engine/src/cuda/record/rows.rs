@@ -4,7 +4,7 @@ use super::{Recorder, Shape, int, rows};
 use crate::cuda::argument::{KernelRows, argument};
 use crate::cuda::kernel::Kernel;
 use crate::error::Result;
-use crate::operation::{Add, LastRow, Norm, OverwriteExogenous, PrependLabel, Round, SwiGlu};
+use crate::operation::{Add, LastRow, Norm, Operation, OverwriteExogenous, PrependLabel, Round, SwiGlu};
 
 argument! {
     /// `PrependLabel` in rows.cu.
@@ -15,11 +15,15 @@ argument! {
 }
 
 argument! {
-    /// `LastRow` in rows.cu.
-    LastRowArgument {
-        input: u64, output: u64, live: u64, series: KernelRows, rows: KernelRows, width: i32, reserved: i32,
+    /// `LastRows` in rows.cu.
+    LastRowsArgument {
+        inputs: [u64; MOST_LAST_ROWS], outputs: [u64; MOST_LAST_ROWS], widths: [u64; MOST_LAST_ROWS], live: u64,
+        series: KernelRows, rows: KernelRows,
     }
 }
+
+/// Tensors of one launch; `MOST_LAST_ROWS` in rows.cu.
+const MOST_LAST_ROWS: usize = 4;
 
 argument! {
     /// `OverwriteExogenous` in rows.cu.
@@ -69,19 +73,32 @@ impl Recorder<'_> {
         self.launch("PrependLabel", Kernel::PrependLabel, shape, argument)
     }
 
-    pub(super) fn last_row(&mut self, op: &LastRow) -> Result<()> {
-        let words = op.output.width * op.output.element.bytes() / 4;
-        let argument = LastRowArgument {
-            input: self.at(op.input),
-            output: self.at(op.output),
+    /// Takes last rows, of `first` and of all that follow directly and have as many rows; how many these are.
+    pub(super) fn last_rows(&mut self, first: &LastRow, following: &[Operation]) -> Result<usize> {
+        let also = following.iter().map_while(|operation| match operation {
+            Operation::LastRow(op) if op.series == first.series && op.input.rows == first.input.rows => Some(op),
+            _ => None,
+        });
+        let all: Vec<&LastRow> = std::iter::once(first).chain(also).take(MOST_LAST_ROWS).collect();
+        let words = |op: &LastRow| op.output.width * op.output.element.bytes() / 4;
+        let mut argument = LastRowsArgument {
+            inputs: Default::default(),
+            outputs: Default::default(),
+            widths: Default::default(),
             live: self.live,
-            series: rows(op.series)?,
-            rows: rows(op.input.rows)?,
-            width: int(words)?,
-            reserved: 0,
+            series: rows(first.series)?,
+            rows: rows(first.input.rows)?,
         };
-        let shape = Shape::flat(self.most(op.series)? * words, 256);
-        self.launch("LastRow", Kernel::LastRow, shape, argument)
+        for (place, op) in all.iter().enumerate() {
+            argument.inputs[place] = self.at(op.input);
+            argument.outputs[place] = self.at(op.output);
+            argument.widths[place] = words(op) as u64;
+        }
+        let widest = all.iter().map(|op| words(op)).max().unwrap_or(0);
+        let flat = Shape::flat(self.most(first.series)? * widest, 256);
+        let shape = Shape { grid: [flat.grid[0], all.len(), 1], ..flat };
+        self.launch("LastRow", Kernel::LastRows, shape, argument)?;
+        Ok(all.len())
     }
 
     pub(super) fn overwrite_exogenous(&mut self, op: &OverwriteExogenous) -> Result<()> {

@@ -11,7 +11,8 @@ argument! {
     /// `ScaleContext` in scaler.cu.
     ScaleContextArgument {
         values: u64, mask: u64, scaled: u64, location: u64, scale: u64, state: u64, live: u64,
-        series: KernelRows, rows: KernelRows, patch: i32, kind: i32, least_factor: f64, greatest_factor: f64,
+        series: KernelRows, rows: KernelRows, patch: i32, kind: i32, exact: i32, reserved: i32, least_factor: f64,
+        greatest_factor: f64,
     }
 }
 
@@ -19,7 +20,7 @@ argument! {
     /// `ScaleStep` in scaler.cu.
     ScaleStepArgument {
         paths: u64, context_state: u64, state: u64, scaled: u64, location: u64, scale: u64, live: u64,
-        rows: KernelRows, horizon: i32, column: i32, patch: i32, kind: i32,
+        rows: KernelRows, horizon: i32, column: i32, patch: i32, kind: i32, exact: i32, reserved: i32,
     }
 }
 
@@ -53,6 +54,8 @@ impl Recorder<'_> {
             rows: rows(op.values.rows)?,
             patch: int(op.values.width)?,
             kind: kind(op.scaler),
+            exact: self.weights.settings.exact.into(),
+            reserved: 0,
             least_factor: factors[0],
             greatest_factor: factors[1],
         };
@@ -74,6 +77,8 @@ impl Recorder<'_> {
             column: int(op.column)?,
             patch: int(op.scaled.width)?,
             kind: kind(op.scaler),
+            exact: self.weights.settings.exact.into(),
+            reserved: 0,
         };
         let shape = Shape { grid: [self.most(op.paths.rows)?, 1, 1], threads: STEP_THREADS, shared_bytes: 0 };
         self.launch("ScaleStep", Kernel::ScaleStep, shape, argument)
