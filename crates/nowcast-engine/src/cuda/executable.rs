@@ -53,8 +53,8 @@ impl CudaExecutable {
             // SAFETY: the layout has room for them, and nothing is queued yet.
             unsafe { machine.upload(memory.address() + layout.constants as u64, &constants)? };
         }
-        let staging = Staging::new(machine, &plan, memory.address(), memory.address() + layout.live as u64)?;
-        let Recording { sections, places, defers } = record(&weights, &plan, layout, memory.address())?;
+        let mut staging = Staging::new(machine, &plan, memory.address(), memory.address() + layout.live as u64)?;
+        let Recording { sections, places, defers } = record(&weights, &plan, layout, memory.address(), &mut staging)?;
         Ok(Self {
             queue: Arc::clone(machine).queue()?,
             plan,

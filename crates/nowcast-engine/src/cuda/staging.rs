@@ -25,6 +25,8 @@ struct Transfer {
     bytes: usize,
     /// Whether the host has written it since it was last copied.
     changed: bool,
+    /// Whether kernels write it here themselves.
+    direct: bool,
 }
 
 /// Which inputs go to the device.
@@ -53,7 +55,7 @@ impl Staging {
             let offset = end;
             end += bytes.next_multiple_of(ALIGNMENT);
             let address = arena + plan.offset(*tensor) as u64;
-            Transfer { tensor: *tensor, address, offset, bytes, changed: false }
+            Transfer { tensor: *tensor, address, offset, bytes, changed: false, direct: false }
         };
         let inputs = plan.inputs().iter().map(&mut transfer).collect();
         let outputs = plan.kept().iter().map(&mut transfer).collect();
@@ -73,6 +75,15 @@ impl Staging {
         let output = self.outputs.iter().find(|output| output.tensor.index == tensor.index);
         let output = output.expect("the host reads what the plan keeps");
         &self.memory.contents()[output.offset..][..output.bytes]
+    }
+
+    /// Where kernels write an output themselves, if it is small; from then on it is not copied.
+    pub(super) fn direct(&mut self, tensor: Tensor) -> Option<u64> {
+        let output = self.outputs.iter_mut().find(|output| output.tensor.index == tensor.index)?;
+        output.direct = output.bytes <= MOST_PIECE_BYTES;
+        // SAFETY: outputs lie within the memory.
+        let place = unsafe { self.memory.pointer().add(output.offset) };
+        output.direct.then(|| place.expose_provenance() as u64)
     }
 
     /// What the device left of a tensor of f32.
@@ -131,7 +142,7 @@ impl Staging {
     /// As [`Staging::send`], and the host reads nothing before the work is done.
     pub(super) unsafe fn fetch(&self, queue: &mut dyn Queue) -> Result<()> {
         let mut small = Vec::new();
-        for output in &self.outputs {
+        for output in self.outputs.iter().filter(|output| !output.direct) {
             // SAFETY: as `send`.
             unsafe {
                 let to = self.memory.pointer().add(output.offset);

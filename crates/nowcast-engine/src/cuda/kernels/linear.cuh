@@ -171,10 +171,12 @@ __device__ inline void finish_pair_at(const Linear& call, i64 row, int panel, in
 // Asks for memory that a later kernel will read; the block takes its share.
 __device__ inline void fetch_ahead(const char* start, i64 bytes) {
 #if __CUDA_ARCH__ >= 900
-    i64 share = (bytes / gridDim.x + 127) / 128 * 128;
-    i64 first = blockIdx.x * share;
-    if (threadIdx.x == 0 && first < bytes) {
-        u32 size = (u32)(bytes - first < share ? bytes - first : share);
+    if (threadIdx.x > 0) return;
+    // In lines of 128 bytes.
+    u32 share = ((u32)(bytes / 128) + gridDim.x) / gridDim.x * 128;
+    i64 first = (i64)blockIdx.x * share;
+    if (first < bytes) {
+        u32 size = bytes - first < share ? (u32)(bytes - first) : share;
         asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(start + first), "r"(size) : "memory");
     }
 #endif

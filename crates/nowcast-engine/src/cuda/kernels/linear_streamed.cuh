@@ -22,10 +22,11 @@ struct Share {
     // An even share of all for one of `count`.
     __device__ __forceinline__ Share(const Product& call, int index, int count) {
         bands = stride = call.gated ? 2 : 1;
-        int all = (call.end_band - call.first_band) / bands;
-        int start = (int)((i64)all * index / count);
+        // Divisions of 64 bits take longer than all else before the rows are there.
+        u32 all = (u32)(call.end_band - call.first_band) / bands;
+        int start = all * index / count;
         first = call.first_band + start * bands;
-        units = (int)((i64)all * (index + 1) / count) - start;
+        units = (int)(all * (index + 1) / count) - start;
     }
 };
 

@@ -63,6 +63,8 @@ struct Draw {
     const u32* streams;
     // [paths, horizon]
     double* paths;
+    // The nearest f32s, or null.
+    float* rounded;
     const Live* live;
     // Rows of `paths`.
     Rows rows;
@@ -178,6 +180,8 @@ KERNEL(sample_mixture, Draw, 128) {
     double t = sqrt(radius) * cosine_of_turns(uniform_from_32(bits.words[3]));
     double value = (double)raw[components + chosen] + sigma * t + 0.0 * total;
     i64 affine = source * call.affine_width + position;
-    call.paths[row * call.horizon + call.column + position] =
-        replace_extreme(call.scale[affine] * value + call.location[affine]);
+    i64 to = row * call.horizon + call.column + position;
+    double drawn = replace_extreme(call.scale[affine] * value + call.location[affine]);
+    call.paths[to] = drawn;
+    if (call.rounded) call.rounded[to] = (float)drawn;
 }

@@ -4,7 +4,7 @@
 // warps sum 32 points each, and then the warps' sums are added in order.
 #include "plan.cuh"
 
-#define CHUNK 256
+#define CHUNK 512
 #define CAUSAL_MINIMUM 0.1
 #define GLOBAL_MINIMUM 1e-3
 #define STATE_WIDTH 6

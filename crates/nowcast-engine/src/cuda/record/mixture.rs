@@ -5,7 +5,7 @@ use crate::cuda::argument::{KernelRows, argument};
 use crate::cuda::kernel::Kernel;
 use crate::error::Result;
 use crate::head::Head;
-use crate::operation::{ActivateMixture, DrawMixture};
+use crate::operation::{ActivateMixture, DrawMixture, Operation};
 
 argument! {
     /// `Activate` in mixture.cu.
@@ -18,8 +18,8 @@ argument! {
 argument! {
     /// `Draw` in mixture.cu.
     DrawArgument {
-        parameters: u64, location: u64, scale: u64, streams: u64, paths: u64, live: u64, rows: KernelRows,
-        parameter_width: i32, affine_width: i32, positions: i32, components: i32, has_logits: i32, horizon: i32,
+        parameters: u64, location: u64, scale: u64, streams: u64, paths: u64, rounded: u64, live: u64,
+        rows: KernelRows, parameter_width: i32, affine_width: i32, positions: i32, components: i32, has_logits: i32, horizon: i32,
         column: i32, step: i32, shared: i32, reserved: i32,
     }
 }
@@ -48,13 +48,26 @@ impl Recorder<'_> {
         self.launch("ActivateMixture", Kernel::ActivateMixture, shape, argument)
     }
 
-    pub(super) fn draw(&mut self, kernel: Kernel, op: &DrawMixture) -> Result<()> {
+    /// Draws paths, together with the rounding that follows if these are the only ones; how many operations that were.
+    pub(super) fn sample(&mut self, op: &DrawMixture, following: &[Operation]) -> Result<usize> {
+        let is_whole = op.column == 0 && op.positions == op.paths.width;
+        match following.first() {
+            Some(Operation::Round(round)) if is_whole && round.input == op.paths => {
+                let rounded = self.at_host(round.output);
+                self.draw(Kernel::SampleMixture, op, rounded).map(|()| 2)
+            }
+            _ => self.draw(Kernel::SampleMixture, op, 0).map(|()| 1),
+        }
+    }
+
+    pub(super) fn draw(&mut self, kernel: Kernel, op: &DrawMixture, rounded: u64) -> Result<()> {
         let argument = DrawArgument {
             parameters: self.at(op.parameters),
             location: self.at(op.location),
             scale: self.at(op.scale),
             streams: self.at(op.streams),
             paths: self.at(op.paths),
+            rounded,
             live: self.live,
             rows: rows(op.paths.rows)?,
             parameter_width: int(op.parameters.width)?,

@@ -24,6 +24,7 @@ use super::device::CudaWeights;
 use super::kernel::Kernel;
 use super::layout::{Layout, count};
 use super::machine::KernelLaunch;
+use super::staging::Staging;
 use super::stopwatch::Stopwatch;
 use crate::error::{Error, Result};
 use crate::extent::Rows;
@@ -45,10 +46,17 @@ pub(super) struct Recording {
 const MOST_SIDE_BLOCKS: usize = 65_535;
 
 /// Records a plan over a block of memory that is laid out so.
-pub(super) fn record(weights: &Arc<CudaWeights>, plan: &Plan, layout: Layout, arena: u64) -> Result<Recording> {
+pub(super) fn record(
+    weights: &Arc<CudaWeights>,
+    plan: &Plan,
+    layout: Layout,
+    arena: u64,
+    staging: &mut Staging,
+) -> Result<Recording> {
     let mut recorder = Recorder {
         weights,
         plan,
+        staging,
         arena,
         live: arena + layout.live as u64,
         row_scale: arena + layout.row_scale as u64,
@@ -73,6 +81,7 @@ pub(super) fn record(weights: &Arc<CudaWeights>, plan: &Plan, layout: Layout, ar
                 Operation::Linear(op) if recorder.project_and_attend(op, following)? => 4,
                 Operation::AppendCache(append) => recorder.append_with(append, following)?,
                 Operation::LastRow(first) => recorder.last_rows(first, following)?,
+                Operation::SampleMixture(op) => recorder.sample(op, following)?,
                 _ => recorder.operation(operation).map(|()| 1)?,
             };
             places.resize(recorder.launches.len(), place);
@@ -95,6 +104,7 @@ pub(super) fn record(weights: &Arc<CudaWeights>, plan: &Plan, layout: Layout, ar
 struct Recorder<'a> {
     weights: &'a CudaWeights,
     plan: &'a Plan,
+    staging: &'a mut Staging,
     arena: u64,
     live: u64,
     row_scale: u64,
@@ -144,8 +154,8 @@ impl Recorder<'_> {
             Operation::QuantiseBits(op) => self.quantise_bits(op),
             Operation::SampleToken(op) => self.sample_token(op),
             Operation::ActivateMixture(op) => self.activate_mixture(op),
-            Operation::MeanMixture(op) => self.draw(Kernel::MeanMixture, op),
-            Operation::SampleMixture(op) => self.draw(Kernel::SampleMixture, op),
+            Operation::MeanMixture(op) => self.draw(Kernel::MeanMixture, op, 0),
+            Operation::SampleMixture(op) => self.sample(op, &[]).map(drop),
             Operation::OverwriteExogenous(op) => self.overwrite_exogenous(op),
             Operation::Round(op) => self.round(op),
         }
@@ -190,6 +200,18 @@ impl Recorder<'_> {
     /// Address of a tensor.
     fn at(&self, tensor: Tensor) -> u64 {
         self.arena + self.plan.offset(tensor) as u64
+    }
+
+    /// Where the only operation that touches a tensor writes it: straight to the host if the host takes it and it is small.
+    fn at_host(&mut self, tensor: Tensor) -> u64 {
+        let sections = [Section::Prefill, Section::Decode];
+        let mut uses = 0;
+        for operation in sections.iter().flat_map(|&section| self.plan.operations(section)) {
+            operation.each_tensor(&mut |other| uses += usize::from(other.index == tensor.index));
+        }
+        // Checks look at what stands in the plan's memory.
+        let direct = if uses == 1 && !self.weights.settings.checked { self.staging.direct(tensor) } else { None };
+        direct.unwrap_or_else(|| self.at(tensor))
     }
 
     /// Rows at full capacity.

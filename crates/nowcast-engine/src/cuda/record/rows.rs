@@ -135,7 +135,7 @@ impl Recorder<'_> {
     pub(super) fn round(&mut self, op: &Round) -> Result<()> {
         let argument = RoundArgument {
             input: self.at(op.input),
-            output: self.at(op.output),
+            output: self.at_host(op.output),
             live: self.live,
             rows: rows(op.output.rows)?,
             width: int(op.output.width)?,

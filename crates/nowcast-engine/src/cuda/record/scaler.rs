@@ -25,7 +25,7 @@ argument! {
 }
 
 /// Threads of a block: as many as points are handled together.
-const CONTEXT_THREADS: usize = 256;
+const CONTEXT_THREADS: usize = 512;
 const STEP_THREADS: usize = 64;
 
 fn kind(scaler: Scaler) -> i32 {
