@@ -32,8 +32,14 @@ fn device() -> Option<(CudaDevice, Faults)> {
 
 const LIVES: [Live; 2] = [live(2, 7, 5), live(1, 3, 2)];
 
+/// Small tensors, which a kernel takes over, and a large one, which is copied.
 fn case<'a>() -> Case<'a> {
-    attending(Pairing::Interleaved, 1, 0, LIVES[0])
+    let mut case = attending(Pairing::Interleaved, 1, 0, LIVES[0]);
+    let (rows, width) = (Rows::fixed(1), 20_000);
+    let (input, output) = (case.input(rows, width, 1.0), case.plan.tensor(rows, width));
+    case.plan.push(Operation::Add(Add { left: input, right: input, output }));
+    case.output("large", output);
+    case
 }
 
 fn digits(tensors: &[Vec<f64>]) -> Vec<u64> {
@@ -47,6 +53,10 @@ fn every_failure(make: impl Fn(CudaDevice) -> CudaDevice, graph_failures_are_err
     let calls = Site::ALL.map(|site| (site, faults.calls(site)));
     assert_eq!(faults.leaks(), (0, 0, 0), "before anything failed");
     for (site, calls) in calls {
+        assert!(
+            calls > 0 || matches!(site, Site::Record | Site::Instantiate | Site::Replay),
+            "{site:?} is not reached"
+        );
         for (first, times) in (1..=calls).flat_map(|first| [(first, 1), (first, usize::MAX)]) {
             let what = format!("{site:?} fails from call {first} of {calls} on, {times} times");
             faults.fail(site, first, times);
