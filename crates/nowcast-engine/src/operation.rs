@@ -59,6 +59,8 @@ pub enum Operation {
     OverwriteExogenous(OverwriteExogenous),
     /// The nearest f32 of every value.
     Round(Round),
+    /// The samples of every step in ascending order.
+    SortSamples(SortSamples),
 }
 
 /// See [`Operation::ScaleContext`]. Shapes: `values`, `mask`, `scaled`, `location`, `scale` are
@@ -460,6 +462,24 @@ pub struct Round {
     pub output: Tensor,
 }
 
+/// See [`Operation::SortSamples`].
+///
+/// Values become the nearest f32, and the order is that of [`f32::total_cmp`].
+#[derive(Debug, Clone)]
+pub struct SortSamples {
+    /// `[series, samples, horizon]` in f64.
+    pub paths: Tensor,
+    /// `[series, horizon, samples]`, as a tensor of width 1.
+    pub sorted: Tensor,
+    /// Number of series.
+    pub series: Rows,
+}
+
+impl SortSamples {
+    /// Most samples that every device sorts: those of a step fit the memory that the threads of a GPU share.
+    pub const MOST_SAMPLES: usize = 1 << 14;
+}
+
 impl Operation {
     /// The kind, by the name it has here.
     pub fn name(&self) -> &'static str {
@@ -487,6 +507,7 @@ impl Operation {
             Self::SampleMixture(_) => "SampleMixture",
             Self::OverwriteExogenous(_) => "OverwriteExogenous",
             Self::Round(_) => "Round",
+            Self::SortSamples(_) => "SortSamples",
         }
     }
 
@@ -520,6 +541,7 @@ impl Operation {
             Self::MeanMixture(op) | Self::SampleMixture(op) => all(&[op.paths]),
             Self::OverwriteExogenous(op) => all(&[op.paths]),
             Self::Round(op) => all(&[op.output]),
+            Self::SortSamples(op) => all(&[op.sorted]),
         }
     }
 
@@ -570,6 +592,7 @@ impl Operation {
             }
             Self::OverwriteExogenous(op) => all(&[op.paths, op.future]),
             Self::Round(op) => all(&[op.input, op.output]),
+            Self::SortSamples(op) => all(&[op.paths, op.sorted]),
         }
     }
 }

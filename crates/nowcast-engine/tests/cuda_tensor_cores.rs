@@ -285,7 +285,7 @@ fn thousands_of_rows() {
             compare(&product, &[(7, 7), (rows, rows - 37)]);
         }
     }
-    // Tiles of 192 rows, whose parts wait in shared memory.
+    // Tiles of 176 rows, whose parts wait in shared memory.
     compare(&Product { has_residual: true, ..Product::new(Dtype::F32, 144, 4200, 1) }, &[(7, 7), (760, 755)]);
     // Blocks that do several tiles.
     let gated = Product { activation: Activation::SwiGlu, ..Product::new(Dtype::Bf16, 96, 1130, 1) };

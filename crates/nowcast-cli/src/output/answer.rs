@@ -127,8 +127,12 @@ impl Answer {
         let plural = |count: usize| if count == 1 { "" } else { "s" };
         let (steps, values) = (plural(*horizon), plural(*context));
         let source = match self.series.first().map(|series| series.forecast.distribution()) {
-            Some(Distribution::Paths { samples: 1, .. }) => ", 1 sample path".into(),
-            Some(Distribution::Paths { samples, .. }) => format!(", {samples} sample paths"),
+            Some(Distribution::Paths { samples: 1, .. } | Distribution::Samples { samples: 1, .. }) => {
+                ", 1 sample path".into()
+            }
+            Some(Distribution::Paths { samples, .. } | Distribution::Samples { samples, .. }) => {
+                format!(", {samples} sample paths")
+            }
             Some(Distribution::Mixture(_)) => ", exact distribution".into(),
             Some(Distribution::Mean(_)) => ", mean path".into(),
             None => String::new(),

@@ -6,7 +6,7 @@ use crate::operation::{self, Operation};
 use crate::plan::Element;
 use crate::scaler::{STATE_WIDTH, Scaler};
 
-/// Labels, last rows, sums, known futures and roundings.
+/// Labels, last rows, sums, known futures, roundings and samples in order.
 pub fn moving<'a>() -> Case<'a> {
     let mut case = Case::new(live(2, 5, 4));
     let series = Rows::batch().times(3);
@@ -62,6 +62,9 @@ pub fn moving<'a>() -> Case<'a> {
     let rounded = case.plan.tensor(rows, 8);
     case.plan.push(Operation::Round(operation::Round { input: paths, output: rounded }));
     case.output("rounded", rounded);
+    let sorted = case.plan.tensor(rows.times(8), 1);
+    case.plan.push(Operation::SortSamples(operation::SortSamples { paths, sorted, series }));
+    case.output("sorted", sorted);
     case
 }
 

@@ -4,7 +4,9 @@ use super::arena::{Access, Plain};
 use super::executor::Context;
 use super::linear::{Addend, LinearCall};
 use super::rows::SharedRows;
-use crate::operation::{Add, LastRow, Linear, Norm, OverwriteExogenous, PrependLabel, RepeatRows, Round, SwiGlu};
+use crate::operation::{
+    Add, LastRow, Linear, Norm, OverwriteExogenous, PrependLabel, RepeatRows, Round, SortSamples, SwiGlu,
+};
 use crate::plan::Element;
 
 /// Rows of fewer values than this together stay on one thread.
@@ -91,6 +93,22 @@ pub(super) fn round(op: &Round, access: &Access<'_>, context: &mut Context<'_>) 
             // SAFETY: every row is visited once.
             let output = unsafe { output.row(row) };
             output.iter_mut().zip(&input[row * width..]).for_each(|(out, &value)| *out = value as f32);
+        }
+    });
+}
+
+pub(super) fn sort_samples(op: &SortSamples, access: &Access<'_>, context: &mut Context<'_>) {
+    let (samples, horizon) = (access.live().samples, op.paths.width);
+    let paths = access.read::<f64>(op.paths);
+    let sorted = SharedRows::new(access.write::<f32>(op.sorted), samples);
+    context.weights.pool.for_each_chunk(op.series.count(access.live()) * horizon, grain(samples), |range| {
+        for place in range {
+            let of_series = &paths[place / horizon * samples * horizon..][..samples * horizon];
+            // SAFETY: every step of a series is visited once.
+            let sorted = unsafe { sorted.row(place) };
+            let of_step = of_series[place % horizon..].iter().step_by(horizon);
+            sorted.iter_mut().zip(of_step).for_each(|(out, &value)| *out = value as f32);
+            sorted.sort_unstable_by(f32::total_cmp);
         }
     });
 }

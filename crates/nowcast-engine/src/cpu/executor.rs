@@ -136,5 +136,6 @@ fn perform(operation: &Operation, access: &Access<'_>, context: &mut Context<'_>
         Operation::SampleMixture(op) => draw::sample(op, access, context),
         Operation::OverwriteExogenous(op) => elementwise::overwrite_exogenous(op, access),
         Operation::Round(op) => elementwise::round(op, access, context),
+        Operation::SortSamples(op) => elementwise::sort_samples(op, access, context),
     }
 }

@@ -53,6 +53,7 @@ pub(super) const SOURCES: &[Source] = sources![
     "attention_fresh.cu",
     "mixture.cu",
     "rows.cu",
+    "sort_samples.cu",
     "tokens.cu",
     "sampling.cu",
     "transfer.cu",
@@ -128,13 +129,14 @@ kernels! {
     "rows.cu":
         PrependLabel = "prepend_label", LastRows = "last_rows", OverwriteExogenous = "overwrite_exogenous",
         AddRows = "add_rows", RoundRows = "round_rows", NormRows = "norm_rows", SwiGlu = "swiglu";
+    "sort_samples.cu": SortSamples = "sort_samples";
     "tokens.cu": RepeatRows = "repeat_rows", Embed = "embed", QuantiseBits = "quantise_bits";
     "sampling.cu": WeighTokens = "weigh_tokens", DrawToken = "draw_token";
     "transfer.cu": Transfer = "transfer";
     // FRAGMENT_KERNELS in linear_products.cuh.
     of each format:
         CutRows = "cut_rows", CutGroupedRows = "cut_grouped_rows",
-        Ring192 = "ring_192", Ring128 = "ring_128", Ring96 = "ring_96",
+        Ring176 = "ring_176", Ring128 = "ring_128", Ring96 = "ring_96",
         SplitRing1 = "split_ring_1", SplitRing2 = "split_ring_2", SplitRing4 = "split_ring_4",
         Block128By128 = "block_128_128", Block128By96 = "block_128_96", Block64By64 = "block_64_64",
         Block32By32 = "block_32_32", Small32By32 = "small_32_32", Stream = "stream", Cluster = "cluster",

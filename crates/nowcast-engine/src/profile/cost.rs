@@ -73,6 +73,7 @@ pub(crate) fn cost(operation: &Operation, live: Live, matrix: impl Fn(LinearId) 
         Operation::Norm(op) => whole("norm", op.output, &[op.input, op.output], live),
         Operation::SwiGlu(op) => whole("swiglu", op.output, &[op.input, op.output], live),
         Operation::Round(op) => whole("round", op.output, &[op.input, op.output], live),
+        Operation::SortSamples(op) => whole("sort samples", op.paths, &[op.paths, op.sorted], live),
         Operation::Add(op) => whole("add", op.output, &[op.left, op.right, op.output], live),
         Operation::RotaryTable(op) => whole("rotary table", op.table, &[op.table], live),
         Operation::LastRow(op) => whole("last row", op.output, &[op.output, op.output], live),

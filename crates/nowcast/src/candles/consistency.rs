@@ -161,7 +161,7 @@ impl Past {
 fn fields(forecast: &Forecast) -> Result<[&[f32]; 6]> {
     let named = forecast.variates().iter().map(|variate| match variate.distribution() {
         Distribution::Paths { values, .. } => (variate.name(), values.as_slice()),
-        Distribution::Mixture(_) | Distribution::Mean(_) => (variate.name(), &[][..]),
+        Distribution::Mixture(_) | Distribution::Samples { .. } | Distribution::Mean(_) => (variate.name(), &[][..]),
     });
     let (names, values): (Vec<&str>, Vec<&[f32]>) = named.unzip();
     let whole = values.iter().all(|paths| !paths.is_empty() && paths.len() == values[0].len());

@@ -59,7 +59,7 @@ pub(super) struct Mixed {
 fn digits(forecasts: &[Forecast]) -> Digits {
     let of_variate = |distribution: &Distribution| -> Vec<u64> {
         match distribution {
-            Distribution::Paths { values, .. } | Distribution::Mean(values) => {
+            Distribution::Paths { values, .. } | Distribution::Samples { values, .. } | Distribution::Mean(values) => {
                 values.iter().map(|value| u64::from(value.to_bits())).collect()
             }
             Distribution::Mixture(steps) => {

@@ -81,6 +81,7 @@ impl Toto1<'_> {
             horizon,
             decode,
             uncached_xpos: false,
+            sorted: false,
             observe: Observe::State,
         };
         let mut ready = Ready::new(model, shape)?;

@@ -69,6 +69,13 @@ pub enum Distribution {
         /// The values, `[samples, horizon]`.
         values: Vec<f32>,
     },
+    /// The samples of each step in ascending order, `[horizon, samples]`: what is left of paths that nobody asked for.
+    Samples {
+        /// Number of samples of a step.
+        samples: usize,
+        /// The values, `[horizon, samples]`, each row in ascending order.
+        values: Vec<f32>,
+    },
     /// The mean path alone, `[horizon]`: what mean decoding gives.
     Mean(Vec<f32>),
 }
@@ -103,6 +110,17 @@ impl VariateForecast {
                 check_finite(&name, horizon, values)?;
                 horizon
             }
+            Distribution::Samples { samples, values } => {
+                let horizon = values.len().checked_div(*samples).unwrap_or(0);
+                if horizon * samples != values.len() || values.is_empty() {
+                    return Err(Error::Data(format!(
+                        "{} values are not {samples} samples of every step for {name:?}",
+                        values.len()
+                    )));
+                }
+                check_sorted(&name, *samples, values)?;
+                horizon
+            }
             Distribution::Mean(values) => {
                 check_finite(&name, values.len(), values)?;
                 values.len()
@@ -135,11 +153,11 @@ impl VariateForecast {
         &self.distribution
     }
 
-    /// The sample paths, each `[horizon]`; `None` where the forecast is not made of paths.
+    /// The sample paths, each `[horizon]`; `None` where the forecast is not made of paths or was not asked to keep them.
     pub fn paths(&self) -> Option<std::slice::ChunksExact<'_, f32>> {
         match &self.distribution {
             Distribution::Paths { values, .. } => Some(values.chunks_exact(self.horizon)),
-            Distribution::Mixture(_) | Distribution::Mean(_) => None,
+            Distribution::Mixture(_) | Distribution::Samples { .. } | Distribution::Mean(_) => None,
         }
     }
 
@@ -250,6 +268,9 @@ impl VariateForecast {
                     visit(&SortedSamples(&sorted));
                 }
             }
+            Distribution::Samples { samples, values } => {
+                values.chunks_exact(*samples).for_each(|step| visit(&SortedSamples(step)));
+            }
             Distribution::Mean(values) => values.iter().for_each(|&value| visit(&PointMass(f64::from(value)))),
         }
     }
@@ -267,10 +288,12 @@ impl VariateForecast {
     fn check_std(&self) -> Result<()> {
         self.check_spread("a standard deviation needs")?;
         match self.distribution {
-            Distribution::Paths { samples: 1, .. } => Err(Error::Setting(format!(
-                "a standard deviation needs at least two sample paths, but {:?} has one: raise --samples",
-                self.name
-            ))),
+            Distribution::Paths { samples: 1, .. } | Distribution::Samples { samples: 1, .. } => {
+                Err(Error::Setting(format!(
+                    "a standard deviation needs at least two sample paths, but {:?} has one: raise --samples",
+                    self.name
+                )))
+            }
             _ => Ok(()),
         }
     }
@@ -283,20 +306,32 @@ fn check_finite(name: &str, horizon: usize, values: &[f32]) -> Result<()> {
     if values.chunks(1024).all(are_finite) {
         return Ok(());
     }
-    match values.iter().position(|value| !value.is_finite()) {
-        None => Ok(()),
-        Some(at) => {
-            let cause = match values[at].is_nan() {
-                true => "the model's own numbers overflow, which --sync finds the place of",
-                false => "its values are too large for f32, divide the series by a power of ten",
-            };
-            Err(Error::Data(format!(
-                "the forecast of {name:?} is {} at step {}: {cause}",
-                values[at],
-                at % horizon + 1
-            )))
+    let at = values.iter().position(|value| !value.is_finite());
+    at.map_or(Ok(()), |at| Err(not_finite(name, at % horizon, values[at])))
+}
+
+/// Refuses samples that do not rise or are not finite: `[horizon, samples]`.
+fn check_sorted(name: &str, samples: usize, values: &[f32]) -> Result<()> {
+    let rises = |of_step: &[f32]| of_step.windows(2).fold(true, |all, pair| all & (pair[0] <= pair[1]));
+    for (step, of_step) in values.chunks_exact(samples).enumerate() {
+        // Between finite ends all are finite.
+        if rises(of_step) && of_step[0].is_finite() && of_step[samples - 1].is_finite() {
+            continue;
         }
+        return Err(match of_step.iter().find(|value| !value.is_finite()) {
+            Some(&value) => not_finite(name, step, value),
+            None => Error::Data(format!("the samples of step {} of {name:?} are not in ascending order", step + 1)),
+        });
     }
+    Ok(())
+}
+
+fn not_finite(name: &str, step: usize, value: f32) -> Error {
+    let cause = match value.is_nan() {
+        true => "the model's own numbers overflow, which --sync finds the place of",
+        false => "its values are too large for f32, divide the series by a power of ten",
+    };
+    Error::Data(format!("the forecast of {name:?} is {value} at step {}: {cause}", step + 1))
 }
 
 #[cfg(test)]

@@ -282,6 +282,7 @@ impl Case<'_> {
             horizon,
             decode,
             uncached_xpos,
+            sorted: false,
             observe: Observe::Stages,
         };
         let mut ready = Ready::new(model, shape)?;

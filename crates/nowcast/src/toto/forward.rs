@@ -48,6 +48,8 @@ pub(crate) struct Shape {
     pub(crate) decode: Decode,
     /// Anchor xPos at the context throughout, as without a KV cache.
     pub(crate) uncached_xpos: bool,
+    /// Answer with the samples of each step in ascending order instead of the paths.
+    pub(crate) sorted: bool,
     /// What is kept for inspection.
     pub(crate) observe: Observe,
 }
@@ -80,13 +82,13 @@ pub(crate) enum Output {
     Mixture(MixtureTensors),
 }
 
-/// Sample paths or the mean path, `[batch, variates, samples, horizon]`.
+/// Sample paths or the mean path.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PathTensors {
-    /// In f64; kept if the state is observed.
+    /// `[batch, variates, samples, horizon]` in f64; kept if the state is observed.
     pub(crate) exact: Tensor,
-    /// The nearest f32.
-    pub(crate) rounded: Tensor,
+    /// The nearest f32, in the same order or, sorted, `[batch, variates, horizon, samples]`.
+    pub(crate) answer: Tensor,
 }
 
 /// Mixture parameters of the first predicted patch, `[batch, variates, positions, components]` each, and the affine
@@ -332,14 +334,23 @@ impl Forward<'_> {
             self.observe(&format!("decode_hidden.{step}"), x);
             prediction = Prediction { parameters: self.head(x, step + 1), location, scale };
         }
-        let rounded = self.plan.tensor(paths_rows, self.shape.horizon);
-        self.plan.stage("rounding of paths");
-        self.plan.push(Operation::Round(operation::Round { input: paths, output: rounded }));
-        self.plan.keep(rounded);
+        let answer = if self.shape.sorted {
+            let sorted = self.plan.tensor(paths_rows.times(self.shape.horizon), 1);
+            self.plan.stage("sorting of samples");
+            let series = self.series;
+            self.plan.push(Operation::SortSamples(operation::SortSamples { paths, sorted, series }));
+            sorted
+        } else {
+            let rounded = self.plan.tensor(paths_rows, self.shape.horizon);
+            self.plan.stage("rounding of paths");
+            self.plan.push(Operation::Round(operation::Round { input: paths, output: rounded }));
+            rounded
+        };
+        self.plan.keep(answer);
         if self.shape.observe >= Observe::State {
             self.plan.keep(paths);
         }
-        PathTensors { exact: paths, rounded }
+        PathTensors { exact: paths, answer }
     }
 
     fn draw(&mut self, prediction: &Prediction, paths: Tensor, streams: Tensor, step: usize) {

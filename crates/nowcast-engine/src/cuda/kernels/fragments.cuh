@@ -134,8 +134,9 @@ __device__ inline int exponent_of(float value) {
 
 #define BAND_THREADS (32 * BAND)
 // Steps of a row that a thread keeps between looking for the largest value and cutting: rows of up to 768 inputs are
-// read once.
+// read once, and where many rows are cut, rows of up to 3,072 too.
 #define KEPT_STEPS 6
+#define MOST_KEPT_STEPS 24
 
 // What the warps of a block tell each other of the rows of a band.
 struct BandShare {
@@ -224,22 +225,23 @@ struct BandCutter {
         if (quarter == 0) share->squares[place][warp] = squares;
     }
 
-    // Rows of whole links.
+    // Rows of whole links, of which `KEPT` steps are kept.
+    template <int KEPT>
     __device__ __forceinline__ void run() {
-        float4 kept[KEPT_STEPS];
+        float4 kept[KEPT];
 #pragma unroll
-        for (int index = 0; index < KEPT_STEPS; index++) kept[index] = load(warp + BAND * index);
+        for (int index = 0; index < KEPT; index++) kept[index] = load(warp + BAND * index);
 #pragma unroll 2
-        for (int step = warp + BAND * KEPT_STEPS; step <= last; step += BAND) widen(load(step));
+        for (int step = warp + BAND * KEPT; step <= last; step += BAND) widen(load(step));
 #pragma unroll
-        for (int index = 0; index < KEPT_STEPS; index++) widen(kept[index]);
+        for (int index = 0; index < KEPT; index++) widen(kept[index]);
         agree();
 #pragma unroll
-        for (int index = 0; index < KEPT_STEPS; index++) {
+        for (int index = 0; index < KEPT; index++) {
             if (warp + BAND * index < steps) cut(warp + BAND * index, kept[index]);
         }
 #pragma unroll 2
-        for (int step = warp + BAND * KEPT_STEPS; step < steps; step += BAND) cut(step, load(step));
+        for (int step = warp + BAND * KEPT; step < steps; step += BAND) cut(step, load(step));
         end();
     }
 
@@ -261,8 +263,12 @@ __device__ __forceinline__ void cut_band(const float* rows, int live_rows, int i
     BandCutter<FORMAT, GROUPED> cutter(rows, live_rows, inputs, links, band, share);
     if (inputs % LINK != 0) {
         cutter.run_ragged();
+    } else if (links * STEPS <= BAND * KEPT_STEPS) {
+        cutter.template run<KEPT_STEPS>();
+    } else if (links * STEPS <= BAND * 2 * KEPT_STEPS) {
+        cutter.template run<2 * KEPT_STEPS>();
     } else {
-        cutter.run();
+        cutter.template run<MOST_KEPT_STEPS>();
     }
 }
 

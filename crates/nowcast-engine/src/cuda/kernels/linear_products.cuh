@@ -38,8 +38,8 @@
     KERNEL_IN_CLUSTER(project_and_attend_##name, ProjectedAttention, 256, 2, HEAD_BANDS) {                             \
         project_and_attend<FORMAT>(call);                                                                              \
     }                                                                                                                  \
-    KERNEL_AHEAD(ring_192_##name, RingProduct, RING_THREADS, 1) {                                                      \
-        MULTIPLY_RING(FORMAT, 24);                                                                                     \
+    KERNEL_AHEAD(ring_176_##name, RingProduct, RING_THREADS, 1) {                                                      \
+        MULTIPLY_RING(FORMAT, 22);                                                                                     \
     }                                                                                                                  \
     KERNEL_AHEAD(ring_128_##name, RingProduct, RING_THREADS, 1) {                                                      \
         MULTIPLY_RING(FORMAT, 16);                                                                                     \

@@ -1,4 +1,4 @@
-// Products of many rows, as fast as tensor cores go: 128 weights times up to 192 rows for each multiprocessor.
+// Products of many rows, as fast as tensor cores go: 128 weights times up to 176 rows for each multiprocessor.
 //
 // One thread keeps a ring of links on its way, two groups of four warps multiply what has come. A group's rows are two
 // halves: while one half multiplies, the chains of the other are added. A block does one tile after the other, so that
@@ -25,7 +25,7 @@ struct RingProduct {
 // Links on their way for pairs of f16; the others have room for twice as many.
 template <int N>
 struct RingStages {
-    static const int COUNT = N == 24 ? 3 : N == 16 ? 4 : 6;
+    static const int COUNT = N == 22 ? 3 : N == 16 ? 4 : 6;
 };
 
 #if HAS_PIPELINES

@@ -25,10 +25,10 @@
     SUMS_48, SUMS(6), SUMS(7)
 #define NAMES_64 \
     NAMES_48 ", %24, %25, %26, %27, %28, %29, %30, %31"
-#define SUMS_96 \
-    SUMS_64, SUMS(8), SUMS(9), SUMS(10), SUMS(11)
-#define NAMES_96 \
-    NAMES_64 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define SUMS_88 \
+    SUMS_64, SUMS(8), SUMS(9), SUMS(10)
+#define NAMES_88 \
+    NAMES_64 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43"
 
 // Rows of the right operand, and whether values are bf16.
 template <int ROWS, bool BRAINS>
@@ -50,8 +50,8 @@ WARPGROUP(48, false, "f16", "%24, %25, %26, %27", "%28", "%29");
 WARPGROUP(48, true, "bf16", "%24, %25, %26, %27", "%28", "%29");
 WARPGROUP(64, false, "f16", "%32, %33, %34, %35", "%36", "%37");
 WARPGROUP(64, true, "bf16", "%32, %33, %34, %35", "%36", "%37");
-WARPGROUP(96, false, "f16", "%48, %49, %50, %51", "%52", "%53");
-WARPGROUP(96, true, "bf16", "%48, %49, %50, %51", "%52", "%53");
+WARPGROUP(88, false, "f16", "%44, %45, %46, %47", "%48", "%49");
+WARPGROUP(88, true, "bf16", "%44, %45, %46, %47", "%48", "%49");
 
 // Where a right operand lies: its address, the bytes from one eight inputs to the next, and from one band to the next.
 __device__ __forceinline__ u64 describe(const void* start, u32 band_bytes) {

@@ -158,6 +158,7 @@ impl Recorder<'_> {
             Operation::SampleMixture(op) => self.sample(op, &[]).map(drop),
             Operation::OverwriteExogenous(op) => self.overwrite_exogenous(op),
             Operation::Round(op) => self.round(op),
+            Operation::SortSamples(op) => self.sort_samples(op),
         }
     }
 

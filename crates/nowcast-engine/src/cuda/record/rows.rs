@@ -4,7 +4,7 @@ use super::{Recorder, Shape, int, rows};
 use crate::cuda::argument::{KernelRows, argument};
 use crate::cuda::kernel::Kernel;
 use crate::error::Result;
-use crate::operation::{Add, LastRow, Norm, Operation, OverwriteExogenous, PrependLabel, Round, SwiGlu};
+use crate::operation::{Add, LastRow, Norm, Operation, OverwriteExogenous, PrependLabel, Round, SortSamples, SwiGlu};
 
 argument! {
     /// `PrependLabel` in rows.cu.
@@ -44,6 +44,11 @@ argument! {
 }
 
 argument! {
+    /// `SortSamples` in sort_samples.cu.
+    SortSamplesArgument { paths: u64, sorted: u64, live: u64, series: KernelRows, horizon: i32, reserved: i32 }
+}
+
+argument! {
     /// `Norm` in rows.cu.
     NormArgument { input: u64, scale: u64, output: u64, live: u64, rows: KernelRows, width: i32, epsilon: f32 }
 }
@@ -52,6 +57,9 @@ argument! {
     /// `SwiGlu` in rows.cu.
     SwiGluArgument { input: u64, output: u64, live: u64, rows: KernelRows, hidden: i32, reserved: i32 }
 }
+
+/// Threads of a block that sorts; as at its entry point.
+const MOST_SORTING_THREADS: usize = 512;
 
 impl Recorder<'_> {
     pub(super) fn prepend_label(&mut self, op: &PrependLabel) -> Result<()> {
@@ -143,6 +151,24 @@ impl Recorder<'_> {
         };
         let shape = self.each_value(op.output)?;
         self.launch("Round", Kernel::RoundRows, shape, argument)
+    }
+
+    pub(super) fn sort_samples(&mut self, op: &SortSamples) -> Result<()> {
+        let argument = SortSamplesArgument {
+            paths: self.at(op.paths),
+            sorted: self.at(op.sorted),
+            live: self.live,
+            series: rows(op.series)?,
+            horizon: int(op.paths.width)?,
+            reserved: 0,
+        };
+        let keys = self.plan.capacity().samples.next_power_of_two();
+        let shape = Shape {
+            grid: [self.most(op.series)? * op.paths.width, 1, 1],
+            threads: (keys / 2).clamp(32, MOST_SORTING_THREADS),
+            shared_bytes: keys * size_of::<u32>(),
+        };
+        self.launch("SortSamples", Kernel::SortSamples, shape, argument)
     }
 
     pub(super) fn norm(&mut self, op: &Norm) -> Result<()> {

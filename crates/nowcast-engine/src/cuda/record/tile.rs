@@ -35,9 +35,9 @@ pub(super) struct Tile {
 /// From the largest to the smallest; the last fits every GPU.
 pub(super) const TILES: [Tile; 11] = [
     Tile {
-        kernel: Kernel::Ring192,
+        kernel: Kernel::Ring176,
         columns: 128,
-        rows: 192,
+        rows: 176,
         threads: RING_THREADS,
         depth: 1,
         stages: 3,

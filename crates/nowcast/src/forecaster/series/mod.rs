@@ -10,6 +10,7 @@ use nowcast_engine::cpu::CpuDevice;
 use nowcast_engine::cpu::pool::ThreadPool;
 use nowcast_engine::device::{Device, Launch};
 use nowcast_engine::extent::Live;
+use nowcast_engine::operation::SortSamples;
 use nowcast_engine::plan::Section;
 use nowcast_engine::student_t::HeadParameters;
 use nowcast_engine::token_sampling::TokenSampling;
@@ -211,14 +212,18 @@ impl Forecaster {
             Decode::Sample if options.is_exact(self.patch_size()) => forward::Decode::Exact,
             Decode::Sample => forward::Decode::Sample,
         };
+        let sorted = decode == forward::Decode::Sample && !options.paths;
+        let most_samples = if sorted { SortSamples::MOST_SAMPLES } else { usize::MAX };
+        let samples = self.samples(options).min(most_samples);
         Shape {
-            capacity: Live { batch: bucket(batch), context: bucket(group.patches), samples: self.samples(options) },
+            capacity: Live { batch: bucket(batch), context: bucket(group.patches), samples },
             variates: group.variates,
             exogenous: group.exogenous,
             known_future: group.known_future,
             horizon: options.horizon,
             decode,
             uncached_xpos: options.xpos == Xpos::Uncached,
+            sorted,
             observe: Observe::Nothing,
         }
     }
@@ -277,7 +282,7 @@ impl Run<'_> {
                 progress(self.batch.len());
                 self.mixtures(ready, tensors, components)
             }
-            Output::Paths(PathTensors { rounded, .. }) => {
+            Output::Paths(PathTensors { answer, .. }) => {
                 let horizon = self.options.horizon;
                 let rows = self.batch.len() * self.shape.variates;
                 let paths: Vec<_> = (0..rows).map(|_| Mutex::new(Vec::with_capacity(self.samples * horizon))).collect();
@@ -287,7 +292,7 @@ impl Run<'_> {
                     launch.first_sample = first as u32;
                     ready.run(Section::Decode, &launch)?;
                     let length = live_samples * horizon;
-                    let values = ready.executable.view(rounded);
+                    let values = ready.executable.view(answer);
                     self.for_each_row(length, |row| {
                         lock(&paths[row]).extend_from_slice(&values[row * length..][..length]);
                     });
@@ -297,6 +302,9 @@ impl Run<'_> {
                     let values = std::mem::take(&mut *lock(&paths[row]));
                     Ok(match self.options.decode {
                         Decode::Mean => Distribution::Mean(values),
+                        Decode::Sample if self.shape.sorted => {
+                            Distribution::Samples { samples: self.samples, values: self.merged(values) }
+                        }
                         Decode::Sample => Distribution::Paths { samples: self.samples, values },
                     })
                 })
@@ -359,6 +367,25 @@ impl Run<'_> {
         })
     }
 
+    /// The samples of each step in ascending order, `[horizon, samples]`, from those of the chunks, each sorted by itself.
+    fn merged(&self, chunks: Vec<f32>) -> Vec<f32> {
+        let (horizon, most) = (self.options.horizon, self.shape.capacity.samples);
+        if self.samples <= most {
+            return chunks;
+        }
+        let mut merged = Vec::with_capacity(chunks.len());
+        for step in 0..horizon {
+            let start = merged.len();
+            for chunk in chunks.chunks(most * horizon) {
+                let samples = chunk.len() / horizon;
+                merged.extend_from_slice(&chunk[step * samples..][..samples]);
+            }
+            // A stable sort finds the runs and merges them.
+            merged[start..].sort_by(f32::total_cmp);
+        }
+        merged
+    }
+
     /// Forecasts from one distribution of `values` numbers for each row; exogenous variates with a known future answer
     /// with it.
     fn assemble(
@@ -375,7 +402,10 @@ impl Run<'_> {
             let answer = match known {
                 Some(known) => {
                     let values = self.future(series)[known * horizon..][..horizon].to_vec();
-                    Ok(Distribution::Paths { samples: 1, values })
+                    Ok(match self.shape.sorted {
+                        true => Distribution::Samples { samples: 1, values },
+                        false => Distribution::Paths { samples: 1, values },
+                    })
                 }
                 None => distribution(row, name),
             };
