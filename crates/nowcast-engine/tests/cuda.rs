@@ -177,7 +177,14 @@ fn draws_have_the_digits_of_the_cpu() {
 
 #[test]
 fn rows_that_move() {
-    compare(moving, &[live(2, 5, 4), live(1, 2, 3)], EXACT);
+    compare(|| moving(4), &[live(2, 5, 4), live(1, 2, 3)], EXACT);
+}
+
+#[test]
+fn samples_in_order() {
+    // More samples than threads, and numbers of them around a power of two.
+    compare(|| moving(1100), &[live(1, 1, 1100)], EXACT);
+    compare(|| moving(65), &[65, 64, 63, 2, 1].map(|samples| live(2, 1, samples)), EXACT);
 }
 
 #[test]

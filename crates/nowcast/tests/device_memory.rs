@@ -49,6 +49,7 @@ fn series() -> Vec<Series> {
 
 fn options() -> ForecastOptions {
     let mut options = ForecastOptions::new(24);
+    options.paths = true;
     options.samples = Some(16);
     options
 }

@@ -33,6 +33,7 @@ fn several() -> Vec<Series> {
 
 fn options() -> ForecastOptions {
     let mut options = ForecastOptions::new(40);
+    options.paths = true;
     options.samples = Some(37);
     options.seed = 11;
     options
@@ -84,7 +85,7 @@ fn each_series_has_the_digits_it_has_alone() {
         let mut options = options();
         options.decode = decode;
         if decode == Decode::Mean {
-            options.samples = None;
+            (options.samples, options.paths) = (None, false);
         }
         let together = all_digits(&mut forecaster(2), &several(), &options);
         for (series, together) in several().iter().zip(together) {
@@ -117,6 +118,36 @@ fn pieces_under_a_memory_limit_change_no_digit() {
         limited.memory_limit = Some(weights + paths + spare);
         assert_eq!(all_digits(&mut forecaster(2), &several(), &limited), expected, "{spare} bytes");
     }
+}
+
+#[test]
+fn samples_in_order_answer_as_their_paths() {
+    let answers = |forecasts: &[Forecast]| -> Vec<u64> {
+        let variates = forecasts.iter().flat_map(Forecast::variates);
+        let rows = variates.flat_map(|variate| {
+            let quantiles = variate.quantiles(&[0.05, 0.5, 0.93]).unwrap();
+            [variate.mean(), variate.std().unwrap(), quantiles.concat()]
+        });
+        rows.flatten().map(f64::to_bits).collect()
+    };
+    let mut forecaster = forecaster(2);
+    let with_paths = forecaster.forecast(&several(), &options()).unwrap();
+    let expected = answers(&with_paths);
+    let mut unasked = options();
+    unasked.paths = false;
+    let whole = forecaster.forecast(&several(), &unasked).unwrap();
+    assert!(whole.iter().flat_map(Forecast::variates).all(|variate| variate.paths().is_none()));
+    assert_eq!(answers(&whole), expected);
+    // In chunks, whose samples are merged.
+    let mut smallest = unasked.clone();
+    smallest.samples = Some(1);
+    let paths = several().len() * 37 * 40 * size_of::<f32>();
+    let least = forecaster.planned_bytes(200, 1, &smallest).unwrap();
+    unasked.memory_limit = Some(forecaster.weight_bytes() + paths + least * 2);
+    assert_eq!(answers(&forecaster.forecast(&several(), &unasked).unwrap()), expected);
+    assert!(
+        forecaster.planned_bytes(200, 1, &unasked).unwrap() < forecaster.planned_bytes(200, 1, &options()).unwrap()
+    );
 }
 
 #[test]

@@ -26,6 +26,7 @@ fn markets() -> Vec<Candles> {
 
 fn options() -> (ForecastOptions, CandleOptions) {
     let mut of_series = ForecastOptions::new(40);
+    of_series.paths = true;
     of_series.samples = Some(16);
     let mut of_candles = CandleOptions::new(4);
     of_candles.samples = Some(8);

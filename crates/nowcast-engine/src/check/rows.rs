@@ -7,8 +7,8 @@ use crate::plan::Element;
 use crate::scaler::{STATE_WIDTH, Scaler};
 
 /// Labels, last rows, sums, known futures, roundings and samples in order.
-pub fn moving<'a>() -> Case<'a> {
-    let mut case = Case::new(live(2, 5, 4));
+pub fn moving<'a>(samples: usize) -> Case<'a> {
+    let mut case = Case::new(live(2, 5, samples));
     let series = Rows::batch().times(3);
     let input = case.input(series.times_context(0), 6, 1.0);
     let output = case.plan.tensor(series.times_context(1), 6);

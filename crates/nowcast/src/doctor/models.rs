@@ -82,7 +82,9 @@ impl Loaded {
 
     /// Two patches, so that the first is fed back.
     fn series_options(forecaster: &Forecaster) -> ForecastOptions {
-        ForecastOptions::new(forecaster.config().patch_size * 3 / 2 + 1)
+        let mut options = ForecastOptions::new(forecaster.config().patch_size * 3 / 2 + 1);
+        options.paths = true;
+        options
     }
 
     fn weight_bytes(&self) -> usize {

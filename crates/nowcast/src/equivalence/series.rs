@@ -184,6 +184,7 @@ impl Family for Toto1<'_> {
         let forecaster = Forecaster::load_with(self.source, device, self.options(way))?;
         let mut options = ForecastOptions::new(2 * self.config.patch_size);
         options.samples = Some(SAMPLES);
+        options.paths = true;
         Ok(Box::new(SeriesForecasts { forecaster, items, options }))
     }
 }

@@ -18,6 +18,16 @@ fn paths_are_samples_by_horizon() {
 }
 
 #[test]
+fn samples_in_order_answer_as_the_paths_they_come_from() {
+    let values = vec![5.0, 2.0, 3.0, 1.0, 6.0, 8.0];
+    let sorted = Distribution::Samples { samples: 2, values: vec![1.0, 5.0, 2.0, 6.0, 3.0, 8.0] };
+    let (paths, sorted) = (paths(2, values), VariateForecast::new("close", sorted).unwrap());
+    assert_eq!((sorted.horizon(), sorted.paths().is_none()), (3, true));
+    assert_eq!((sorted.mean(), sorted.std().unwrap()), (paths.mean(), paths.std().unwrap()));
+    assert_eq!(sorted.quantiles(&[0.25, 0.75]).unwrap(), paths.quantiles(&[0.25, 0.75]).unwrap());
+}
+
+#[test]
 fn malformed_distributions_are_refused() {
     let refuse = |distribution| VariateForecast::new("x", distribution).unwrap_err().to_string();
     for (samples, count) in [(0, 0), (0, 4), (3, 4), (3, 0), (usize::MAX, 4)] {
@@ -26,6 +36,18 @@ fn malformed_distributions_are_refused() {
             format!("{count} values are no {samples} paths of equal length for \"x\"")
         );
     }
+    for (samples, count) in [(0, 0), (0, 4), (3, 4), (3, 0), (usize::MAX, 4)] {
+        assert_eq!(
+            refuse(Distribution::Samples { samples, values: vec![0.0; count] }),
+            format!("{count} values are not {samples} samples of every step for \"x\"")
+        );
+    }
+    let refuse_samples = |values: [f32; 4]| refuse(Distribution::Samples { samples: 2, values: values.to_vec() });
+    assert_eq!(refuse_samples([0.0, 1.0, 3.0, 2.0]), "the samples of step 2 of \"x\" are not in ascending order");
+    for (value, name) in [(f32::INFINITY, "inf"), (f32::NAN, "NaN")] {
+        assert!(refuse_samples([0.0, 1.0, 2.0, value]).contains(&format!("is {name} at step 2")));
+    }
+    assert!(refuse_samples([f32::NEG_INFINITY, 1.0, 2.0, 3.0]).contains("is -inf at step 1"));
     assert_eq!(refuse(Distribution::Mean(Vec::new())), "the forecast of \"x\" has no step");
     assert_eq!(
         refuse(Distribution::Paths { samples: 2, values: vec![0.0, 1.0, 2.0, f32::INFINITY] }),

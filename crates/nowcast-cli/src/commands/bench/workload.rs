@@ -53,6 +53,8 @@ impl Workload {
                 let samples = arguments.samples.unwrap_or(DEFAULT_SAMPLES);
                 options.context = Some(arguments.context);
                 options.samples = (samples > 0).then_some(samples);
+                // As the public code answers.
+                options.paths = samples > 0;
                 options.memory_limit = run.memory_limit;
                 let series = items.map(|item| synthetic.series(item)).collect::<Result<_>>()?;
                 let forecaster = model::load_series_on(source, run, device, mode)?;

@@ -47,7 +47,8 @@ pub struct ForecastOptions {
     pub context: Option<usize>,
     /// Sample paths; `None` answers exactly where that is possible, and draws [`DEFAULT_SAMPLES`] elsewhere.
     pub samples: Option<usize>,
-    /// Keep the sample paths (and therefore sample even where the exact mixture would do).
+    /// Keep the sample paths (and therefore sample even where the exact mixture would do). Otherwise the samples of each
+    /// step are left, sorted by the device.
     pub paths: bool,
     /// Seed of the random numbers: the same seed gives the same digits.
     pub seed: u64,
