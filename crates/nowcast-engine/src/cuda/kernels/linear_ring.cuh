@@ -1,8 +1,8 @@
 // Products of many rows, as fast as tensor cores go: 128 weights times up to 176 rows for each multiprocessor.
 //
 // One thread keeps a ring of links on its way, two groups of four warps multiply what has come. A group's rows are two
-// halves: while one half multiplies, the chains of the other are added. A block does one tile after the other, so that
-// the ring fills while results are written.
+// halves: while one half multiplies, the chains of the other are added, from one link to the next too. A block does one
+// tile after the other, so that the ring fills while results are written.
 #pragma once
 
 #include "linear_blocked.cuh"
@@ -11,6 +11,8 @@
 
 #define RING_WORKERS 256
 #define RING_THREADS 384
+// Bands of weights of a tile.
+#define RING_WEIGHT_BANDS 16
 
 struct RingProduct {
     // `weight` of the product in boxes of one link of sixteen bands, in words.
@@ -29,19 +31,99 @@ struct RingStages {
 };
 
 #if HAS_PIPELINES
-// Chains of half of a group's rows, of the link at hand.
+// What a thread that multiplies keeps of a tile.
 template <int FORMAT, int N>
-struct Half {
-    float chains[N][4];
+struct RingWorker {
+    static const int STAGES = RingStages<N>::COUNT * (FORMAT == SPLIT ? 1 : 2);
+    static const int PIECES = Pieces<FORMAT>::COUNT, LINK_SIZE = PIECES * 32, HALF = N / 2, BANDS = RING_WEIGHT_BANDS + N;
+    // The sum of the parts so far: in registers where there is room, else in the shared memory of the results.
+    static const bool KEEPS = N <= 16;
 
-    __device__ __forceinline__ void start(const uint4 (*left)[2], const uint4* right) {
-        start_in_groups<FORMAT, N>(chains, left, right);
+    const uint4* ring;
+    u64 *full, *empty;
+    float* parked;
+    // Links of a tile, those of the tiles before, and parts that are done.
+    int links, turn, part;
+    uint4 left[2][PIECES][2];
+    float chains[2][HALF][4], totals[N][4], kept[KEEPS ? N * 4 : 1];
+
+    // Weights of a link that this warp multiplies, once they are there.
+    template <int PARITY>
+    __device__ __forceinline__ void load(int link) {
+        int stage = (turn + link) % STAGES;
+        wait_for_phase(full + stage, (turn + link) / STAGES & 1);
+        const uint4* weights = ring + (stage * BANDS + threadIdx.x / 32 * 2) * LINK_SIZE + threadIdx.x % 32;
+#pragma unroll
+        for (int piece = 0; piece < PIECES; piece++) {
+            left[PARITY][piece][0] = weights[piece * 32];
+            left[PARITY][piece][1] = weights[LINK_SIZE + piece * 32];
+        }
     }
-    __device__ __forceinline__ void add_to(float (*totals)[4]) {
+    template <int PARITY, int WHICH>
+    __device__ __forceinline__ void start(int link) {
+        int stage = (turn + link) % STAGES;
+        start_in_groups<FORMAT, HALF>(chains[WHICH], left[PARITY],
+                                      ring + (stage * BANDS + RING_WEIGHT_BANDS + WHICH * HALF) * LINK_SIZE);
+    }
+    template <int WHICH>
+    __device__ __forceinline__ void add() {
 #pragma unroll
-        for (int n = 0; n < N; n++) {
+        for (int index = 0; index < HALF * 4; index++) {
+            totals[WHICH * HALF + index / 4][index % 4] += chains[WHICH][index / 4][index % 4];
+        }
+    }
+    // Multiplies a link whose first half has been started, and starts the next.
+    template <int PARITY, bool IS_LAST>
+    __device__ __forceinline__ void multiply(int link) {
+        start<PARITY, 1>(link);
+        if constexpr (!IS_LAST) load<1 - PARITY>(link + 1);
+        wait_for_groups<1>(chains[0]);
+        add<0>();
+        if constexpr (!IS_LAST) start<1 - PARITY, 0>(link + 1);
+        wait_for_groups<IS_LAST ? 0 : 1>(chains[1]);
+        if (threadIdx.x % 32 == 0) arrive(empty + (turn + link) % STAGES);
+        add<1>();
+        if (link + 1 == part_start(part + 1, links) && part + 1 < PARTS) end_part();
+    }
+
+    __device__ __forceinline__ float* sum_of_parts(int index) {
+        return KEEPS ? kept + index : parked + index * RING_WORKERS;
+    }
+    __device__ __forceinline__ void end_part() {
 #pragma unroll
-            for (int which = 0; which < 4; which++) totals[n][which] += chains[n][which];
+        for (int index = 0; index < N * 4; index++) {
+            float *sum = &totals[index / 4][index % 4], *all = sum_of_parts(index);
+            *all = part == 0 ? *sum : *all + *sum;
+            *sum = 0.0f;
+        }
+        part++;
+    }
+
+    // The sums of a tile, in `totals`.
+    __device__ __forceinline__ void multiply_tile() {
+        part = 0;
+#pragma unroll
+        for (int n = 0; n < N; n++) totals[n][0] = totals[n][1] = totals[n][2] = totals[n][3] = 0.0f;
+        load<0>(0);
+        start<0, 0>(0);
+        int link = 0;
+#pragma unroll 1
+        for (; link + 2 < links; link += 2) {
+            multiply<0, false>(link);
+            multiply<1, false>(link + 1);
+        }
+        if (link + 1 < links) {
+            multiply<0, false>(link);
+            multiply<1, true>(link + 1);
+        } else {
+            multiply<0, true>(link);
+        }
+        turn += links;
+        if (part == 0) return;
+#pragma unroll
+        for (int index = 0; index < N * 4; index++) {
+            float* sum = &totals[index / 4][index % 4];
+            *sum = *sum_of_parts(index) + *sum;
         }
     }
 };
@@ -50,9 +132,9 @@ struct Half {
 template <int FORMAT, int N>
 __device__ __forceinline__ void multiply_ring(const RingProduct& ring_call) {
     const Product& call = ring_call.product;
-    const int STAGES = RingStages<N>::COUNT * (FORMAT == SPLIT ? 1 : 2);
-    const int PIECES = Pieces<FORMAT>::COUNT, LINK_SIZE = PIECES * 32, HALF = N / 2;
-    const int WEIGHT_BANDS = 16, BANDS = WEIGHT_BANDS + N, WIDTH = WEIGHT_BANDS * BAND, ROWS = N * BAND, STRIDE = WIDTH + 4;
+    typedef RingWorker<FORMAT, N> Worker;
+    const int STAGES = Worker::STAGES, LINK_SIZE = Worker::LINK_SIZE, BANDS = Worker::BANDS;
+    const int WEIGHT_BANDS = RING_WEIGHT_BANDS, WIDTH = WEIGHT_BANDS * BAND, ROWS = N * BAND, STRIDE = WIDTH + 4;
     SHARED_MEMORY(memory);
     uint4* ring = reinterpret_cast<uint4*>(memory);
     float* sums = memory + STAGES * BANDS * LINK_SIZE * 4;
@@ -99,63 +181,20 @@ __device__ __forceinline__ void multiply_ring(const RingProduct& ring_call) {
     }
     take_registers<232>();
     wait_for_previous();
-    int turn = 0;
-    // The sum of the parts so far: in registers where there is room, else in the shared memory of the results.
-    const bool KEEPS = N <= 16;
-    float kept[KEEPS ? N * 4 : 1];
-    float* parked = sums + threadIdx.x;
+    Worker worker;
+    worker.ring = ring, worker.full = full, worker.empty = empty, worker.parked = sums + threadIdx.x;
+    worker.links = call.links, worker.turn = 0;
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         int first_row = tile / across * ROWS, first_band = call.first_band + tile % across * WEIGHT_BANDS;
         int tile_rows = rows - first_row < ROWS ? rows - first_row : ROWS;
         if ((int)threadIdx.x < tile_rows) row_scales[threadIdx.x] = call.row_scale[first_row + threadIdx.x];
-        float totals[N][4];
-        Half<FORMAT, HALF> first, second;
-#pragma unroll
-        for (int n = 0; n < N; n++) totals[n][0] = totals[n][1] = totals[n][2] = totals[n][3] = 0.0f;
-        int part = 0;
-#pragma unroll 1
-        for (int link = 0; link < call.links; link++, turn++) {
-            int stage = turn % STAGES;
-            wait_for_phase(full + stage, turn / STAGES & 1);
-            const uint4* from = ring + stage * BANDS * LINK_SIZE;
-            const uint4* weights = from + warp * 2 * LINK_SIZE + lane;
-            uint4 left[PIECES][2];
-#pragma unroll
-            for (int piece = 0; piece < PIECES; piece++) {
-                left[piece][0] = weights[piece * 32];
-                left[piece][1] = weights[LINK_SIZE + piece * 32];
-            }
-            first.start(left, from + WEIGHT_BANDS * LINK_SIZE);
-            second.start(left, from + (WEIGHT_BANDS + HALF) * LINK_SIZE);
-            wait_for_groups<1>(first.chains);
-            first.add_to(totals);
-            wait_for_groups<0>(second.chains);
-            if (lane == 0) arrive(empty + stage);
-            second.add_to(totals + HALF);
-            bool ends_part = link + 1 == part_start(part + 1, call.links) && part + 1 < PARTS;
-            if (!ends_part) continue;
-#pragma unroll
-            for (int index = 0; index < N * 4; index++) {
-                float* sum = &totals[index / 4][index % 4];
-                float* all = KEEPS ? kept + index : parked + index * RING_WORKERS;
-                *all = part == 0 ? *sum : *all + *sum;
-                *sum = 0.0f;
-            }
-            part++;
-        }
-        if (part > 0) {
-#pragma unroll
-            for (int index = 0; index < N * 4; index++) {
-                float* sum = &totals[index / 4][index % 4];
-                *sum = (KEEPS ? kept[index] : parked[index * RING_WORKERS]) + *sum;
-            }
-        }
+        worker.multiply_tile();
         meet_first_threads<RING_WORKERS>();
 #pragma unroll
         for (int index = 0; index < N * 4; index++) {
             int row = index / 4 * BAND + lane % 4 * 2 + index % 2;
             int column = (warp * 2 + index % 4 / 2) * BAND + lane / 4;
-            sums[row * STRIDE + column] = totals[index / 4][index % 4];
+            sums[row * STRIDE + column] = worker.totals[index / 4][index % 4];
         }
         meet_first_threads<RING_WORKERS>();
         const float* const places[1] = {sums};
