@@ -1,4 +1,4 @@
-"""Products of a layer of Toto beside cuBLASLt (through PyTorch), on one GPU, by the profiler: both sides the same way.
+"""Products of a layer of Toto beside cuBLAS (through PyTorch), on one GPU, by the profiler: both sides the same way.
 
 Usage: python3 bench/gpu/products.py --nowcast target/release/nowcast --model FOLDER --out bench/results/DATE-gpu-products.json
            [--rows 8 192 1792] [--dtypes f32 tf32 bf16]
@@ -109,7 +109,7 @@ def main():
     questions = [(rows, shape, contestant) for rows in options.rows for shape in SHAPES for contestant in CONTESTANTS]
     table = {(rows, shape): {} for rows in options.rows for shape in SHAPES}
     for (rows, shape, contestant), answer in theirs(questions):
-        table[rows, shape]["cuBLASLt " + contestant] = answer
+        table[rows, shape]["cuBLAS " + contestant] = answer
     for rows in options.rows:
         for dtype in options.dtypes:
             for shape, answer in ours(options, rows, dtype):

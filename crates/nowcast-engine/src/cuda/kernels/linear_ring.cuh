@@ -38,6 +38,8 @@ struct RingWorker {
     static const int PIECES = Pieces<FORMAT>::COUNT, LINK_SIZE = PIECES * 32, HALF = N / 2, BANDS = RING_WEIGHT_BANDS + N;
     // The sum of the parts so far: in registers where there is room, else in the shared memory of the results.
     static const bool KEEPS = N <= 16;
+    // Whether a link begins before the one before it ends, which needs registers for the weights of both.
+    static const bool RUNS_ON = FORMAT != SPLIT || N != 16;
 
     const uint4* ring;
     u64 *full, *empty;
@@ -76,14 +78,18 @@ struct RingWorker {
     template <int PARITY, bool IS_LAST>
     __device__ __forceinline__ void multiply(int link) {
         start<PARITY, 1>(link);
-        if constexpr (!IS_LAST) load<1 - PARITY>(link + 1);
+        if constexpr (RUNS_ON && !IS_LAST) load<1 - PARITY>(link + 1);
         wait_for_groups<1>(chains[0]);
         add<0>();
-        if constexpr (!IS_LAST) start<1 - PARITY, 0>(link + 1);
-        wait_for_groups<IS_LAST ? 0 : 1>(chains[1]);
+        if constexpr (RUNS_ON && !IS_LAST) start<1 - PARITY, 0>(link + 1);
+        wait_for_groups<RUNS_ON && !IS_LAST ? 1 : 0>(chains[1]);
         if (threadIdx.x % 32 == 0) arrive(empty + (turn + link) % STAGES);
         add<1>();
         if (link + 1 == part_start(part + 1, links) && part + 1 < PARTS) end_part();
+        if constexpr (!RUNS_ON && !IS_LAST) {
+            load<1 - PARITY>(link + 1);
+            start<1 - PARITY, 0>(link + 1);
+        }
     }
 
     __device__ __forceinline__ float* sum_of_parts(int index) {
