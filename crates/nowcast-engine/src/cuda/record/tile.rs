@@ -26,7 +26,8 @@ pub(super) struct Tile {
     /// Blocks of a cluster that share out the links; `None` where a block does one tile after the other, or the only one.
     pub(super) sharers: Option<usize>,
     /// Microseconds of a block beside its links, and of a link for f32 and other formats, where as many blocks as do share a
-    /// multiprocessor: fitted to the times of 500 products of 30 to 1,344 rows on an H200.
+    /// multiprocessor: fitted to the times of 500 products of 30 to 1,344 rows on an H200, links of a ring since then to
+    /// products of 448 and 1,792 rows.
     pub(super) fixed: f64,
     pub(super) link: f64,
     pub(super) short_link: f64,
@@ -45,9 +46,9 @@ pub(super) const TILES: [Tile; 11] = [
         resident: 1,
         grouped: true,
         sharers: None,
-        fixed: 14.2,
-        link: 0.70,
-        short_link: 0.43,
+        fixed: 13.6,
+        link: 0.68,
+        short_link: 0.34,
     },
     Tile {
         kernel: Kernel::Ring128,
@@ -62,7 +63,7 @@ pub(super) const TILES: [Tile; 11] = [
         sharers: None,
         fixed: 9.8,
         link: 0.55,
-        short_link: 0.32,
+        short_link: 0.28,
     },
     Tile {
         kernel: Kernel::Ring96,
@@ -76,8 +77,8 @@ pub(super) const TILES: [Tile; 11] = [
         grouped: true,
         sharers: None,
         fixed: 8.2,
-        link: 0.48,
-        short_link: 0.23,
+        link: 0.45,
+        short_link: 0.20,
     },
     Tile {
         kernel: Kernel::SplitRing1,
