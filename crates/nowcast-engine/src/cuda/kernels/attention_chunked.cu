@@ -111,45 +111,58 @@ __device__ __forceinline__ void attend_own_chunk(const Attention& call, i64 row,
     // Own keys stand behind the prefix, of which the oldest may be hidden.
     int hidden = call.hidden - count(call.context, call.live);
     int end = live ? call.seen + (int)(row % call.tokens) : 0;
+    // What is not seen is loaded from elsewhere and thrown away.
+    auto place_of = [&](int index, int component) {
+        int token = start + index;
+        bool sees = token < end && token >= hidden;
+        return place + (sees ? token * head_dim : 0) + (component < head_dim ? component : 0);
+    };
+    float4 values[OWN_CHUNK];
+    auto load_values = [&](int component) {
+#pragma unroll
+        for (int index = 0; index < OWN_CHUNK; index++) values[index] = four_at(call.suffix_values + place_of(index, component));
+    };
+    // Together with the keys, if registers allow.
+    if (GROUPS == 1) load_values(4 * lane);
     float scores[OWN_CHUNK];
     clear(chunk);
 #pragma unroll
     for (int index = 0; index < OWN_CHUNK; index++) {
-        int token = start + index;
-        float part = 0.0f;
-        bool sees = token < end && token >= hidden;
+        scores[index] = 0.0f;
 #pragma unroll
         for (int group = 0; group < GROUPS; group++) {
             int component = 4 * (lane + LANES * group);
             bool inside = component < head_dim;
-            // What is not seen is loaded from elsewhere and thrown away.
-            i64 from = place + (sees ? (i64)token * head_dim : 0) + (inside ? component : 0);
-            float4 key = four_at(call.suffix_keys + from), asked = four_at(query + (inside ? component : 0));
-            float sum = fmaf(asked.x, key.x, fmaf(asked.y, key.y, fmaf(asked.z, key.z, fmaf(asked.w, key.w, part))));
-            part = inside ? sum : part;
+            float4 key = four_at(call.suffix_keys + place_of(index, component)), asked = four_at(query + (inside ? component : 0));
+            float sum = fmaf(asked.x, key.x, fmaf(asked.y, key.y, fmaf(asked.z, key.z, fmaf(asked.w, key.w, scores[index]))));
+            scores[index] = inside ? sum : scores[index];
         }
-        scores[index] = sum_of_row(part);
-        if (!sees) scores[index] = LEAST;
-        chunk->largest = fmaxf(chunk->largest, scores[index]);
     }
-    float weights[OWN_CHUNK];
+    // Added as `sum_of_row` adds, but a thread goes on with half of the keys each time, until it has one.
+#pragma unroll
+    for (int half = LANES / 2, count = OWN_CHUNK / 2; count > 0; half /= 2, count /= 2) {
+#pragma unroll
+        for (int index = 0; index < count; index++) {
+            bool upper = lane & half;
+            float kept = upper ? scores[index + count] : scores[index], given = upper ? scores[index] : scores[index + count];
+            scores[index] = kept + __shfl_xor_sync(0xffffffffu, given, half);
+        }
+    }
+    float score = scores[0] + __shfl_xor_sync(0xffffffffu, scores[0], 1);
+    int own = start + lane / 2;
+    bool sees_own = own < end && own >= hidden;
+    chunk->largest = largest_of_row(sees_own ? score : LEAST);
+    float weight = sees_own ? exponential_f32(score - chunk->largest) : 0.0f, weights[OWN_CHUNK];
 #pragma unroll
     for (int index = 0; index < OWN_CHUNK; index++) {
-        int token = start + index;
-        weights[index] = token < end && token >= hidden ? exponential_f32(scores[index] - chunk->largest) : 0.0f;
+        weights[index] = __shfl_sync(0xffffffffu, weight, threadIdx.x % 32 / LANES * LANES + 2 * index);
         chunk->sum += weights[index];
     }
 #pragma unroll
     for (int group = 0; group < GROUPS; group++) {
         int component = 4 * (lane + LANES * group);
         if (component >= head_dim) continue;
-        float4 values[OWN_CHUNK];
-#pragma unroll
-        for (int index = 0; index < OWN_CHUNK; index++) {
-            int token = start + index;
-            bool sees = token < end && token >= hidden;
-            values[index] = four_at(call.suffix_values + place + (sees ? (i64)token * head_dim : 0) + component);
-        }
+        if (GROUPS > 1) load_values(component);
 #pragma unroll
         for (int index = 0; index < OWN_CHUNK; index++) {
             // Nothing times what is not seen may be no number.

@@ -37,56 +37,98 @@ __device__ __forceinline__ void cut_rows(const RowFragments& call) {
     }
 }
 
-// Writes the results of a block whose sums lie in shared memory, `[rows, WIDTH + 4]` in each of `DEPTH` places, and are to
-// be multiplied by the scales of its rows. A thread keeps its column.
-template <int WIDTH, int DEPTH, int THREADS, bool GATED>
-__device__ __forceinline__ void finish_rows(const Product& call, const float* const (&sums)[DEPTH], const float* row_scales,
-                                            int first_row, int rows, int first_band) {
-    const int OUTPUTS = GATED ? WIDTH / 2 : WIDTH, STRIDE = WIDTH + 4, STEP = THREADS / OUTPUTS, TOGETHER = GATED ? 8 : 16;
-    int column = threadIdx.x % OUTPUTS, start = threadIdx.x / OUTPUTS;
+// Where the sums of a block lie in shared memory, `[rows, WIDTH + 4]` in each of `DEPTH` places, and which results they are.
+template <int DEPTH>
+struct Sums {
+    const float* places[DEPTH];
+    const float* row_scales;
+    int first_row, rows, first_band;
+};
+
+// Results of `COUNT` neighbouring columns of each row, one or four, that are loaded and written together; a thread keeps its
+// columns.
+template <int WIDTH, int DEPTH, int THREADS, bool GATED, int COUNT>
+__device__ __forceinline__ void finish_columns(const Product& call, const Sums<DEPTH>& sums) {
+    const int OUTPUTS = GATED ? WIDTH / 2 : WIDTH, STRIDE = WIDTH + 4, THREADS_OF_ROW = OUTPUTS / COUNT;
+    const int STEP = THREADS / THREADS_OF_ROW, TOGETHER = 8 / COUNT;
+    struct alignas(4 * COUNT) Columns {
+        float at[COUNT];
+    };
+    auto columns_at = [](const float* from) { return *reinterpret_cast<const Columns*>(from); };
+    int column = threadIdx.x % THREADS_OF_ROW * COUNT, start = threadIdx.x / THREADS_OF_ROW;
     // A gate's band stands before that of its values.
-    int low = GATED ? column / BAND * 2 * BAND + column % BAND : column, high = GATED ? low + BAND : low;
-    int band = first_band + low / BAND;
+    int low = GATED ? column / BAND * 2 * BAND + column % BAND : column;
+    int band = sums.first_band + low / BAND, place_in_band = band * BAND + column % BAND;
     int output = (GATED ? band / 2 : band) * BAND + column % BAND - call.first_column;
     if (start >= STEP || band >= call.end_band || output < 0 || output >= call.columns) return;
-    ColumnPair columns = load_columns(call, band, band + high / BAND - low / BAND, column % BAND);
-    int place_of_row = start * STRIDE;
-    row_scales += start;
-    i64 place = (i64)(first_row + start) * call.columns + output, step = (i64)STEP * call.columns;
+    Columns scale_low = columns_at(call.column_scale + place_in_band), bias_low = columns_at(call.bias + place_in_band);
+    Columns scale_high = scale_low, bias_high = bias_low;
+    if (GATED) scale_high = columns_at(call.column_scale + place_in_band + BAND), bias_high = columns_at(call.bias + place_in_band + BAND);
+    const float* scales = sums.row_scales + start;
+    int from = start * STRIDE + low;
+    i64 place = (i64)(sums.first_row + start) * call.columns + output, step = (i64)STEP * call.columns;
     float* to = call.output + place;
     const float* residual = call.residual ? call.residual + place : nullptr;
 #pragma unroll 1
-    for (; start < rows; start += STEP * TOGETHER) {
+    for (; start < sums.rows; start += STEP * TOGETHER) {
         // Some rows together, step by step, so that none waits for another.
         bool inside[TOGETHER];
-        float scales[TOGETHER], residuals[TOGETHER], lows[TOGETHER], highs[TOGETHER];
+        float scale[TOGETHER], lows[TOGETHER * COUNT], highs[TOGETHER * COUNT];
+        Columns residuals[TOGETHER];
 #pragma unroll
         for (int next = 0; next < TOGETHER; next++) {
-            inside[next] = start + next * STEP < rows;
-            scales[next] = inside[next] ? row_scales[next * STEP] : 0.0f;
-            residuals[next] = inside[next] && residual ? residual[next * step] : 0.0f;
-            int from = place_of_row + (inside[next] ? next * STEP * STRIDE : 0);
-            lows[next] = sums[0][from + low], highs[next] = sums[0][from + high];
+            inside[next] = start + next * STEP < sums.rows;
+            scale[next] = inside[next] ? scales[next * STEP] : 0.0f;
+            if (residual && inside[next]) residuals[next] = columns_at(residual + next * step);
+            int here = from + (inside[next] ? next * STEP * STRIDE : 0);
 #pragma unroll
-            for (int depth = 1; depth < DEPTH; depth++) {
-                lows[next] += sums[depth][from + low];
-                highs[next] += sums[depth][from + high];
+            for (int depth = 0; depth < DEPTH; depth++) {
+                Columns some = columns_at(sums.places[depth] + here), others = some;
+                if (GATED) others = columns_at(sums.places[depth] + here + BAND);
+#pragma unroll
+                for (int each = 0; each < COUNT; each++) {
+                    float &one = lows[next * COUNT + each], &other = highs[next * COUNT + each];
+                    one = depth == 0 ? some.at[each] : one + some.at[each];
+                    other = depth == 0 ? others.at[each] : other + others.at[each];
+                }
             }
         }
 #pragma unroll
-        for (int next = 0; next < TOGETHER; next++) {
+        for (int index = 0; index < TOGETHER * COUNT; index++) {
+            int each = index % COUNT;
             // The column's scale first: a row's may be too large for the bare sum.
-            lows[next] = lows[next] * columns.scale_low * scales[next] + columns.bias_low;
-            if (GATED) highs[next] = highs[next] * columns.scale_high * scales[next] + columns.bias_high;
+            lows[index] = lows[index] * scale_low.at[each] * scale[index / COUNT] + bias_low.at[each];
+            if (GATED) highs[index] = highs[index] * scale_high.at[each] * scale[index / COUNT] + bias_high.at[each];
         }
-        if (GATED) sigmoid_linear_units<TOGETHER>(lows);
+        if (GATED) sigmoid_linear_units<TOGETHER * COUNT>(lows);
 #pragma unroll
         for (int next = 0; next < TOGETHER; next++) {
-            float result = GATED ? lows[next] * highs[next] : lows[next];
-            if (inside[next]) to[next * step] = residual ? result + residuals[next] : result;
+            Columns results;
+#pragma unroll
+            for (int each = 0; each < COUNT; each++) {
+                float result = lows[next * COUNT + each];
+                if (GATED) result *= highs[next * COUNT + each];
+                results.at[each] = residual ? result + residuals[next].at[each] : result;
+            }
+            if (inside[next]) *reinterpret_cast<Columns*>(to + next * step) = results;
         }
-        place_of_row += STEP * TOGETHER * STRIDE, row_scales += STEP * TOGETHER, to += TOGETHER * step;
+        from += STEP * TOGETHER * STRIDE, scales += STEP * TOGETHER, to += TOGETHER * step;
         if (residual) residual += TOGETHER * step;
+    }
+}
+
+// Turns the sums of a block into its results.
+template <int WIDTH, int DEPTH, int THREADS>
+__device__ __forceinline__ void finish_rows(const Product& call, const Sums<DEPTH>& sums) {
+    bool in_fours = call.columns % 4 == 0 && call.first_column % 4 == 0;
+    if (call.gated && in_fours) {
+        finish_columns<WIDTH, DEPTH, THREADS, true, 4>(call, sums);
+    } else if (call.gated) {
+        finish_columns<WIDTH, DEPTH, THREADS, true, 1>(call, sums);
+    } else if (in_fours) {
+        finish_columns<WIDTH, DEPTH, THREADS, false, 4>(call, sums);
+    } else {
+        finish_columns<WIDTH, DEPTH, THREADS, false, 1>(call, sums);
     }
 }
 
@@ -224,12 +266,8 @@ __device__ __forceinline__ void multiply_block(const Product& call) {
     }
     __syncthreads();
     int first_row = first_row_band * BAND, block_rows = rows - first_row < ROWS ? rows - first_row : ROWS;
-    const float* sums[DEPTH];
+    Sums<DEPTH> sums = {{}, call.row_scale + first_row, first_row, block_rows, first_band};
 #pragma unroll
-    for (int index = 0; index < DEPTH; index++) sums[index] = memory + index * ROWS * STRIDE;
-    if (call.gated) {
-        finish_rows<WIDTH, DEPTH, THREADS, true>(call, sums, call.row_scale + first_row, first_row, block_rows, first_band);
-    } else {
-        finish_rows<WIDTH, DEPTH, THREADS, false>(call, sums, call.row_scale + first_row, first_row, block_rows, first_band);
-    }
+    for (int index = 0; index < DEPTH; index++) sums.places[index] = memory + index * ROWS * STRIDE;
+    finish_rows<WIDTH, DEPTH, THREADS>(call, sums);
 }

@@ -203,12 +203,7 @@ __device__ __forceinline__ void multiply_ring(const RingProduct& ring_call) {
             sums[row * STRIDE + column] = worker.totals[index / 4][index % 4];
         }
         meet_first_threads<RING_WORKERS>();
-        const float* const places[1] = {sums};
-        if (call.gated) {
-            finish_rows<WIDTH, 1, RING_WORKERS, true>(call, places, row_scales, first_row, tile_rows, first_band);
-        } else {
-            finish_rows<WIDTH, 1, RING_WORKERS, false>(call, places, row_scales, first_row, tile_rows, first_band);
-        }
+        finish_rows<WIDTH, 1, RING_WORKERS>(call, Sums<1>{{sums}, row_scales, first_row, tile_rows, first_band});
         meet_first_threads<RING_WORKERS>();
     }
 }

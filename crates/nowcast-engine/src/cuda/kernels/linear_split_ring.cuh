@@ -149,11 +149,12 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
         memory[row * STRIDE + column] = sum;
     }
     const int DEPTH = BLOCKS == 2 ? 3 : BLOCKS;
-    const float* sums[DEPTH];
     int own_row = rank * FINISHED_ROWS;
+    int own_rows = tile_rows - own_row < FINISHED_ROWS ? tile_rows - own_row : FINISHED_ROWS;
+    Sums<DEPTH> sums = {{}, row_scales + own_row, first_row + own_row, own_rows, first_band};
     if (BLOCKS == 1) {
         __syncthreads();
-        sums[0] = memory;
+        sums.places[0] = memory;
     } else {
         arrive_in_cluster();
         wait_in_cluster();
@@ -161,15 +162,10 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
         for (int depth = 0; depth < DEPTH; depth++) {
             // Of two blocks, the second has the third part and the fourth.
             int peer = BLOCKS == 2 && depth > 0 ? 1 : depth, second_place = BLOCKS == 2 && depth == 1;
-            sums[depth] = in_peer(memory + (own_row + (second_place ? ROWS : 0)) * STRIDE, peer);
+            sums.places[depth] = in_peer(memory + (own_row + (second_place ? ROWS : 0)) * STRIDE, peer);
         }
     }
-    int own_rows = tile_rows - own_row < FINISHED_ROWS ? tile_rows - own_row : FINISHED_ROWS;
-    if (call.gated) {
-        finish_rows<WIDTH, DEPTH, SPLIT_THREADS, true>(call, sums, row_scales + own_row, first_row + own_row, own_rows, first_band);
-    } else {
-        finish_rows<WIDTH, DEPTH, SPLIT_THREADS, false>(call, sums, row_scales + own_row, first_row + own_row, own_rows, first_band);
-    }
+    finish_rows<WIDTH, DEPTH, SPLIT_THREADS>(call, sums);
     // Nobody leaves while others read its sums.
     if (BLOCKS > 1) {
         arrive_in_cluster();
