@@ -50,7 +50,7 @@ struct Sums {
 template <int WIDTH, int DEPTH, int THREADS, bool GATED, int COUNT>
 __device__ __forceinline__ void finish_columns(const Product& call, const Sums<DEPTH>& sums) {
     const int OUTPUTS = GATED ? WIDTH / 2 : WIDTH, STRIDE = WIDTH + 4, THREADS_OF_ROW = OUTPUTS / COUNT;
-    const int STEP = THREADS / THREADS_OF_ROW, TOGETHER = 8 / COUNT;
+    const int STEP = THREADS / THREADS_OF_ROW, TOGETHER = COUNT == 1 && !GATED ? 16 : 8 / COUNT;
     struct alignas(4 * COUNT) Columns {
         float at[COUNT];
     };
@@ -117,16 +117,16 @@ __device__ __forceinline__ void finish_columns(const Product& call, const Sums<D
     }
 }
 
-// Turns the sums of a block into its results.
-template <int WIDTH, int DEPTH, int THREADS>
+// Turns the sums of a block into its results, `MOST` columns at a time where columns allow.
+template <int WIDTH, int DEPTH, int THREADS, int MOST>
 __device__ __forceinline__ void finish_rows(const Product& call, const Sums<DEPTH>& sums) {
-    bool in_fours = call.columns % 4 == 0 && call.first_column % 4 == 0;
-    if (call.gated && in_fours) {
-        finish_columns<WIDTH, DEPTH, THREADS, true, 4>(call, sums);
+    bool together = call.columns % MOST == 0 && call.first_column % MOST == 0;
+    if (call.gated && together) {
+        finish_columns<WIDTH, DEPTH, THREADS, true, MOST>(call, sums);
     } else if (call.gated) {
         finish_columns<WIDTH, DEPTH, THREADS, true, 1>(call, sums);
-    } else if (in_fours) {
-        finish_columns<WIDTH, DEPTH, THREADS, false, 4>(call, sums);
+    } else if (together) {
+        finish_columns<WIDTH, DEPTH, THREADS, false, MOST>(call, sums);
     } else {
         finish_columns<WIDTH, DEPTH, THREADS, false, 1>(call, sums);
     }
@@ -269,5 +269,5 @@ __device__ __forceinline__ void multiply_block(const Product& call) {
     Sums<DEPTH> sums = {{}, call.row_scale + first_row, first_row, block_rows, first_band};
 #pragma unroll
     for (int index = 0; index < DEPTH; index++) sums.places[index] = memory + index * ROWS * STRIDE;
-    finish_rows<WIDTH, DEPTH, THREADS>(call, sums);
+    finish_rows<WIDTH, DEPTH, THREADS, 4>(call, sums);
 }

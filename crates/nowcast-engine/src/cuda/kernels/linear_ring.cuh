@@ -203,7 +203,9 @@ __device__ __forceinline__ void multiply_ring(const RingProduct& ring_call) {
             sums[row * STRIDE + column] = worker.totals[index / 4][index % 4];
         }
         meet_first_threads<RING_WORKERS>();
-        finish_rows<WIDTH, 1, RING_WORKERS>(call, Sums<1>{{sums}, row_scales, first_row, tile_rows, first_band});
+        // Four columns at a time, f32 would find no registers for its sums.
+        const int COLUMNS = FORMAT == SPLIT ? 1 : 4;
+        finish_rows<WIDTH, 1, RING_WORKERS, COLUMNS>(call, Sums<1>{{sums}, row_scales, first_row, tile_rows, first_band});
         meet_first_threads<RING_WORKERS>();
     }
 }

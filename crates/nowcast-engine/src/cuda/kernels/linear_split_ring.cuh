@@ -165,7 +165,7 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
             sums.places[depth] = in_peer(memory + (own_row + (second_place ? ROWS : 0)) * STRIDE, peer);
         }
     }
-    finish_rows<WIDTH, DEPTH, SPLIT_THREADS>(call, sums);
+    finish_rows<WIDTH, DEPTH, SPLIT_THREADS, 4>(call, sums);
     // Nobody leaves while others read its sums.
     if (BLOCKS > 1) {
         arrive_in_cluster();
