@@ -41,9 +41,10 @@ struct HeadAttention {
     // Queries 0, keys 1, values 2.
     int kind;
     ColumnPair columns;
-    // Tokens of a series, and the row of the first of this one.
-    int tokens, start;
-    // Of the pair that the thread rotates.
+    // The row's series, its token, and the row of the first token.
+    int series, token, start;
+    // Where they stand in the table, and cosines and sines of the pair that the thread rotates.
+    const float* entry;
     float2 cosine, sine;
 
     __device__ __forceinline__ explicit HeadAttention(const ProjectedAttention& attention) : call(attention) {
@@ -57,15 +58,15 @@ struct HeadAttention {
 
     __device__ __forceinline__ void begin() {
         if (kind < 3) columns = load_columns(call.projection, band(kind), band(kind), column);
-        tokens = count(call.tokens, call.projection.live);
-        start = row / tokens * tokens;
+        int tokens = count(call.tokens, call.projection.live), turning = threadIdx.x / 4 % BAND;
+        series = row / tokens, start = series * tokens, token = row - start;
+        turning -= turning / tokens * tokens;
+        entry = call.table + (turning * 4 + threadIdx.x / 32 * 2) * HEAD_DIM + rank * BAND + threadIdx.x % 4 * 2;
     }
 
     // Threads 0 to 63 rotate a pair of a query or of a key.
     __device__ __forceinline__ void prepare(int) {
         if (threadIdx.x >= RESULTS) return;
-        int which = threadIdx.x / 32, token = threadIdx.x / 4 % BAND % tokens;
-        const float* entry = call.table + (token * 4 + which * 2) * HEAD_DIM + rank * BAND + threadIdx.x % 4 * 2;
         cosine = *reinterpret_cast<const float2*>(entry);
         sine = *reinterpret_cast<const float2*>(entry + HEAD_DIM);
     }
@@ -77,7 +78,7 @@ struct HeadAttention {
             own[threadIdx.x] = total(kind) * columns.scale_low * scale + columns.bias_low;
         }
         __syncthreads();
-        i64 series = row / tokens, token = row % tokens, place = (series * call.heads + head) * HEAD_DIM;
+        i64 place = ((i64)series * call.heads + head) * HEAD_DIM;
         if (kind == 0) {
             float2* pair = reinterpret_cast<float2*>(own) + threadIdx.x;
             float x = pair->x, y = pair->y;

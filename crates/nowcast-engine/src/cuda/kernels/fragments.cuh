@@ -62,9 +62,6 @@ struct Product {
     int has_norm;
     float epsilon;
     int reserved;
-    // Weights of the product after this one, to be on their way already.
-    const char* next;
-    i64 next_bytes;
 };
 
 #ifndef NOWCAST_SHIM
@@ -323,12 +320,21 @@ struct ResultPair {
     float low_residual, high_residual;
 };
 
-__device__ __forceinline__ ResultPair prepare_pair(const Product& call, i64 row, int band, int column) {
+__device__ __forceinline__ ResultPair places_of_pair(const Product& call, i64 row, int band, int column) {
     ResultPair pair;
     pair.low_place = place_of_result(call, row, (call.gated ? band / 2 : band) * BAND + column);
     pair.high_place = call.gated ? -1 : place_of_result(call, row, (band + 1) * BAND + column);
-    pair.low_residual = residual_at(call, pair.low_place);
-    pair.high_residual = residual_at(call, pair.high_place);
+    return pair;
+}
+
+__device__ __forceinline__ void load_residuals(const Product& call, ResultPair* pair) {
+    pair->low_residual = residual_at(call, pair->low_place);
+    pair->high_residual = residual_at(call, pair->high_place);
+}
+
+__device__ __forceinline__ ResultPair prepare_pair(const Product& call, i64 row, int band, int column) {
+    ResultPair pair = places_of_pair(call, row, band, column);
+    load_residuals(call, &pair);
     return pair;
 }
 

@@ -43,7 +43,6 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
         columns = load_columns(call, low, low + share.bands - 1, column);
     };
     if (unit_of(own_slot) < share.units) load(own_slot);
-    fetch_ahead(call.next, call.next_bytes);
     int rows = count(call.rows, call.live);
     // Nothing is stored in a block that has yet to start.
     wait_in_cluster();
@@ -74,11 +73,12 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
     }
     wait_for_block_copy(arrived);
     __syncthreads();
-    // Pairs of bands, and for each some warps that share the links; the sums of a link take the place of its weights.
-    int pairs = (bands + 1) / 2, sharers = pairs < STREAM_WARPS ? STREAM_WARPS / pairs : 1;
+    // Pairs of bands, and for each some warps, a power of two, that share the links; the sums of a link take the place of
+    // its weights.
+    int pairs = (bands + 1) / 2, shift = pairs <= 1 ? 3 : pairs <= 2 ? 2 : pairs <= 4 ? 1 : 0;
 #pragma unroll 1
-    for (int task = warp; task < pairs * sharers; task += STREAM_WARPS) {
-        int band = task % pairs * 2, sharer = task / pairs;
+    for (int task = warp; task < pairs << shift; task += STREAM_WARPS) {
+        int band = (task >> shift) * 2, sharer = task & ((1 << shift) - 1);
         uint4* low = weights + band * part_size;
         bool has_high = band + 1 < bands;
         auto keep = [&](int link, const float(&chain)[4]) {
@@ -87,17 +87,18 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
             *own_results(place) = make_float2(chain[0], chain[1]);
             if (has_high) *own_results(place + part_size * 4) = make_float2(chain[2], chain[3]);
         };
-        multiply_links<FORMAT>(low, has_high ? low + part_size : nullptr, values, links * sharer / sharers,
-                               links * (sharer + 1) / sharers, keep);
+        multiply_links<FORMAT>(low, has_high ? low + part_size : nullptr, values, links * sharer >> shift,
+                               links * (sharer + 1) >> shift, keep);
     }
     __syncthreads();
     for (int place = threadIdx.x; place < bands * RESULTS; place += BAND_THREADS) {
-        int band = place / RESULTS, unit = band / share.bands, slot = unit / CLUSTER;
+        // A unit has one band or two.
+        int band = place / RESULTS, unit = band >> (share.bands - 1), slot = unit / CLUSTER;
         const float* chains = reinterpret_cast<const float*>(weights + band * part_size) + place % RESULTS;
         float sum = 0.0f;
 #pragma unroll 8
         for (int link = 0; link < links; link++) sum += chains[link * LINK_SIZE * 4];
-        int to = own_part * most_bands + slot * share.bands + band % share.bands;
+        int to = own_part * most_bands + slot * share.bands + (band & (share.bands - 1));
         *in_peer(totals + to * RESULTS + place % RESULTS, unit % CLUSTER) = sum;
     }
     arrive_in_cluster();

@@ -27,7 +27,6 @@ KERNEL_AHEAD(linear_narrow, Linear, 256, 1) {
     int panel = call.first_panel + blockIdx.y, size = call.padded / 4 * PANEL;
     const uint4* from = reinterpret_cast<const uint4*>(call.weight) + (i64)panel * size;
     copy_block_ahead(reinterpret_cast<uint4*>(weight), from, 1, size, 0, arrived);
-    fetch_ahead(call.next, call.next_bytes);
     wait_for_previous();
     int live_rows = rows - first < ROWS ? (int)(rows - first) : ROWS;
     int lane = threadIdx.x % 16, row = threadIdx.x / 16;

@@ -20,8 +20,6 @@ struct RingProduct {
     // `row_fragments`, as many bands as a tile has.
     Map values;
     Product product;
-    // To a whole number of alignments of `Map`.
-    u64 reserved[6];
 };
 
 // Links on their way for pairs of f16; the others have room for twice as many.

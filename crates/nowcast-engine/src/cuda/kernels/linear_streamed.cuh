@@ -30,11 +30,11 @@ struct Share {
     }
 };
 
-// Where a warp's lane finds its fragments of a step of rows: odd steps (links, of one piece) stand turned by half, so that
-// lanes of different steps write to different banks.
+// Where a warp's lane finds its fragments of a step of rows: odd steps (links, of one piece) stand turned by 64 bytes, so
+// that lanes of neighbouring steps write to different banks.
 template <int FORMAT>
 __device__ __forceinline__ int turned(int lane, int step) {
-    return lane ^ (FORMAT == SPLIT ? step : step / STEPS) % 2 * 16;
+    return lane ^ (FORMAT == SPLIT ? step : step / STEPS) % 2 * 4;
 }
 
 // Cuts one row of a band, by one warp: lane `4 s + q` takes every eighth step from `s` on, as warp `s` does in `BandCutter`,
@@ -210,7 +210,6 @@ __device__ __forceinline__ void stream_weights(const Product& call, const Share&
     int warp = threadIdx.x / 32;
     finisher.begin();
     double inverse_inputs = 1.0 / call.inputs;
-    fetch_ahead(call.next, call.next_bytes);
     int rows = count(call.rows, call.live);
     wait_for_previous();
 
@@ -278,17 +277,19 @@ struct ResultWriter {
         columns = load_columns(call, low, low + share.bands - 1, column);
     }
 
-    __device__ __forceinline__ void prepare_unit(int unit) {
-        result = prepare_pair(call, row, share.first + unit * share.bands, column);
+    __device__ __forceinline__ void place(int unit) {
+        result = places_of_pair(call, row, share.first + unit * share.bands, column);
         if (share.bands == 1) result.high_place = -1;
     }
 
     __device__ __forceinline__ void begin() {
-        if (first_unit < share.units) load(first_unit);
+        if (first_unit >= share.units) return;
+        load(first_unit);
+        place(first_unit);
     }
 
     __device__ __forceinline__ void prepare(int rows) {
-        if (first_unit < share.units && row < rows) prepare_unit(first_unit);
+        if (first_unit < share.units && row < rows) load_residuals(call, &result);
     }
 
     template <typename Total>
@@ -296,7 +297,7 @@ struct ResultWriter {
         if (row >= rows) return;
 #pragma unroll 1
         for (int unit = first_unit; unit < share.units; unit += TOGETHER) {
-            if (unit != first_unit) load(unit), prepare_unit(unit);
+            if (unit != first_unit) load(unit), place(unit), load_residuals(call, &result);
             int band = unit * share.bands;
             finish_pair(call, result, columns, scale, total(band), share.bands == 2 ? total(band + 1) : 0.0f);
         }

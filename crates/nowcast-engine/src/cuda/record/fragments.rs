@@ -15,7 +15,7 @@ argument! {
         weight: u64, column_scale: u64, bias: u64, input: u64, row_fragments: u64, row_scale: u64, residual: u64,
         output: u64, live: u64, rows: KernelRows,
         inputs: i32, links: i32, first_band: i32, end_band: i32, first_column: i32, columns: i32, gated: i32,
-        has_norm: i32, epsilon: f32, reserved: i32, next: u64, next_bytes: u64,
+        has_norm: i32, epsilon: f32, reserved: i32,
     }
 }
 
@@ -29,7 +29,7 @@ argument! {
 
 argument! {
     /// `RingProduct` in linear_ring.cuh.
-    RingArgument { weights: Map, values: Map, product: Argument, reserved: [u64; 6] }
+    RingArgument { weights: Map, values: Map, product: Argument }
 }
 
 /// A product of more rows than are streamed.
@@ -96,8 +96,6 @@ impl Recorder<'_> {
             has_norm: op.norm_epsilon.is_some().into(),
             epsilon: op.norm_epsilon.unwrap_or(0.0),
             reserved: 0,
-            next: self.next.0,
-            next_bytes: self.next.1,
         })
     }
 
@@ -159,7 +157,6 @@ impl Recorder<'_> {
             weights: boxes(argument.weight, bands, tile.columns / BAND)?,
             values: boxes(argument.row_fragments, most.div_ceil(BAND), tile.rows / BAND)?,
             product: argument.clone().into(),
-            reserved: [0; 6],
         })
     }
 
