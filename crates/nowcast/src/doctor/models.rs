@@ -53,7 +53,7 @@ impl Loaded {
         match self {
             Self::Series(forecaster) => {
                 let mut options = Self::series_options(forecaster);
-                options.decode = Decode::Mean;
+                (options.decode, options.paths) = (Decode::Mean, false);
                 forecaster.forecast(&[series(forecaster)?], &options)
             }
             Self::Candles(forecaster) => {

@@ -79,7 +79,7 @@ __device__ __forceinline__ void finish_columns(const Product& call, const Sums<D
         for (int next = 0; next < TOGETHER; next++) {
             inside[next] = start + next * STEP < sums.rows;
             scale[next] = inside[next] ? scales[next * STEP] : 0.0f;
-            if (residual && inside[next]) residuals[next] = columns_at(residual + next * step);
+            residuals[next] = inside[next] && residual ? columns_at(residual + next * step) : Columns{};
             int here = from + (inside[next] ? next * STEP * STRIDE : 0);
 #pragma unroll
             for (int depth = 0; depth < DEPTH; depth++) {
