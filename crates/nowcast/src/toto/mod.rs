@@ -10,6 +10,7 @@
 pub mod config;
 mod folding;
 pub(crate) mod forward;
+mod layers;
 mod weights;
 
 use std::sync::Arc;
