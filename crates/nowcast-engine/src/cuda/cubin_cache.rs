@@ -33,7 +33,7 @@ impl CubinCache {
     }
 
     #[cfg(test)]
-    fn at(folder: &Path) -> Self {
+    pub(super) fn at(folder: &Path) -> Self {
         Self { folder: Some(folder.to_owned()) }
     }
 
@@ -59,6 +59,13 @@ impl CubinCache {
             }
         }
         state
+    }
+
+    /// Gives up the entry of a source.
+    pub(super) fn forget(&self, source: &Source, options: &[String]) {
+        if let Some(folder) = &self.folder {
+            let _ = fs::remove_file(folder.join(format!("{}.cubin", name(source, options))));
+        }
     }
 
     /// The entry for a source, from disk or else from `compile`.

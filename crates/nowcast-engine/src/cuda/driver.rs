@@ -3,15 +3,16 @@
 use std::ffi::{CString, c_void};
 use std::path::PathBuf;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUfunction_attribute_enum as FunctionAttribute};
 use cudarc::driver::{CudaContext, CudaStream};
 
 use super::cubin_cache::CubinCache;
-use super::kernel::{Kernel, SOURCES};
+use super::kernel::{Kernel, SOURCES, Source};
 use super::machine::{Boxes, KernelLaunch, Machine, Map, Queue};
+use super::modules::Codes;
 use super::nvrtc::{self, Nvrtc};
 use crate::error::{Error, Result};
 
@@ -94,7 +95,6 @@ pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>> {
     let (major, minor) = context.compute_capability().map_err(|error| failure("asking the GPU", error))?;
     let name = context.name().map_err(|error| failure("asking the GPU", error))?;
     let architecture = architecture(major, minor);
-    let codes = compile(&architecture)?;
     let mut gpu = Gpu {
         description: format!("cuda:{ordinal}, {name}, {architecture}"),
         modules: Vec::new(),
@@ -105,38 +105,23 @@ pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>> {
         has_warpgroups: has_warpgroups(major),
         context,
     };
-    gpu.load(&codes)?;
+    gpu.load(&architecture)?;
     Ok(Arc::new(gpu))
 }
 
 /// Shared memory that no kernel's fixed part exceeds where the launch decides the rest.
 const STATIC_SHARED_BYTES: usize = 4096;
 
-/// Machine code of every source, from the user's cache or compiled in parallel.
-fn compile(architecture: &str) -> Result<Vec<Vec<u8>>> {
-    let options = nvrtc::options(architecture);
-    let cache = CubinCache::of_user();
-    let compiler = std::sync::OnceLock::new();
-    std::thread::scope(|scope| {
-        let tasks: Vec<_> = SOURCES
-            .iter()
-            .map(|source| {
-                let (options, cache, compiler) = (&options, &cache, &compiler);
-                scope.spawn(move || {
-                    cache.get(source, options, || {
-                        match compiler.get_or_init(|| Nvrtc::find().map_err(|error| error.to_string())) {
-                            Ok(compiler) => {
-                                tracing::debug!("compiling {} with {}", source.name, compiler.origin.display());
-                                compiler.compile(source, options)
-                            }
-                            Err(message) => Err(Error::Device(message.clone())),
-                        }
-                    })
-                })
-            })
-            .collect();
-        tasks.into_iter().map(|task| task.join().expect("compiling does not panic")).collect()
-    })
+/// Compiles a source by whatever compiler is found; it is looked for once.
+fn compile(source: &Source, options: &[String]) -> Result<Vec<u8>> {
+    static COMPILER: OnceLock<std::result::Result<Nvrtc, String>> = OnceLock::new();
+    match COMPILER.get_or_init(|| Nvrtc::find().map_err(|error| error.to_string())) {
+        Ok(compiler) => {
+            tracing::debug!("compiling {} with {}", source.name, compiler.origin.display());
+            compiler.compile(source, options)
+        }
+        Err(message) => Err(Error::Device(message.clone())),
+    }
 }
 
 fn failure(what: &str, error: DriverError) -> Error {
@@ -167,11 +152,20 @@ unsafe impl Send for Gpu {}
 unsafe impl Sync for Gpu {}
 
 impl Gpu {
-    fn load(&mut self, codes: &[Vec<u8>]) -> Result<()> {
-        for code in codes {
-            // SAFETY: the code is a whole cubin, from the compiler or from the checked cache.
-            let module = unsafe { result::module::load_data(code.as_ptr().cast()) };
-            self.modules.push(module.map_err(|error| failure("loading kernels", error))?);
+    fn load(&mut self, architecture: &str) -> Result<()> {
+        let codes = Codes::new(nvrtc::options(architecture), CubinCache::of_user(), compile);
+        let all = codes.all(SOURCES)?;
+        self.bind()?;
+        for (source, code) in SOURCES.iter().zip(&all) {
+            let module = codes.load(source, code, |code| {
+                // SAFETY: the code is a whole cubin, from the compiler or from the checked cache.
+                let module = unsafe { result::module::load_data(code.as_ptr().cast()) };
+                module.map_err(|error| match error.0 {
+                    sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::Memory { bytes: code.len(), what: "kernels" },
+                    _ => failure("loading kernels", error),
+                })
+            });
+            self.modules.push(module?);
         }
         for kernel in Kernel::ALL {
             let index = SOURCES.iter().position(|source| source.name == kernel.source()).expect("a listed source");

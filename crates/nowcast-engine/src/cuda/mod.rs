@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `machine` | what the device needs of a driver |
 //! | `driver` | the NVIDIA driver |
-//! | `nvrtc`, `cubin_cache` | from sources to machine code, once per architecture |
+//! | `nvrtc`, `cubin_cache`, `modules` | from sources to machine code, once per architecture |
 //! | `choices`, `stopwatch` | which of several kernels is the fastest, measured once per machine |
 //! | `kernel`, `argument` | which kernels there are, and how their arguments lie in memory |
 //! | `weights` | packing and uploading |
@@ -33,6 +33,7 @@ mod faults;
 mod kernel;
 mod layout;
 mod machine;
+mod modules;
 mod nvrtc;
 pub mod probe;
 mod record;
