@@ -101,6 +101,9 @@ pub trait Executable: Send {
     /// Writes the leading rows of an i32 input.
     fn write_integers(&mut self, tensor: Tensor, values: &[i32]);
 
+    /// Writes the leading rows of an f64 input.
+    fn write_doubles(&mut self, tensor: Tensor, values: &[f64]);
+
     /// Runs one section.
     ///
     /// # Errors

@@ -51,6 +51,8 @@ pub enum Operation {
     SampleToken(SampleToken),
     /// Turns raw head outputs into mixture parameters.
     ActivateMixture(ActivateMixture),
+    /// Solves mixtures for their quantiles.
+    MixtureQuantiles(MixtureQuantiles),
     /// Appends the mixture mean to every path.
     MeanMixture(DrawMixture),
     /// Appends one draw from the mixture to every path.
@@ -411,6 +413,32 @@ pub struct ActivateMixture {
     pub logits: Tensor,
 }
 
+/// See [`Operation::MixtureQuantiles`]. Each level is solved by itself, as by [`Mixture::quantile`]; where parameters are
+/// no mixture, its quantiles are NaN.
+///
+/// [`Mixture::quantile`]: crate::student_t::Mixture::quantile
+#[derive(Debug, Clone)]
+pub struct MixtureQuantiles {
+    /// What the head predicts.
+    pub head: Head,
+    /// Positions of the patch.
+    pub positions: usize,
+    /// Degrees of freedom, locations, scales and logits, `[rows, positions, components]` each, as
+    /// [`Operation::ActivateMixture`] leaves them.
+    pub parameters: [Tensor; 4],
+    /// Affine location and scale of each point, `[rows, at least positions]` in f64.
+    pub affine: [Tensor; 2],
+    /// `[1, levels]` in f64, each in (0, 1).
+    pub levels: Tensor,
+    /// `[rows, levels, positions]` in f64, in real units.
+    pub quantiles: Tensor,
+}
+
+impl MixtureQuantiles {
+    /// Most components that every device takes: those of a step lie in the memory that the threads of a GPU share.
+    pub const MOST_COMPONENTS: usize = 256;
+}
+
 /// See [`Operation::MeanMixture`] and [`Operation::SampleMixture`].
 #[derive(Debug, Clone)]
 pub struct DrawMixture {
@@ -503,6 +531,7 @@ impl Operation {
             Self::QuantiseBits(_) => "QuantiseBits",
             Self::SampleToken(_) => "SampleToken",
             Self::ActivateMixture(_) => "ActivateMixture",
+            Self::MixtureQuantiles(_) => "MixtureQuantiles",
             Self::MeanMixture(_) => "MeanMixture",
             Self::SampleMixture(_) => "SampleMixture",
             Self::OverwriteExogenous(_) => "OverwriteExogenous",
@@ -538,6 +567,7 @@ impl Operation {
             Self::QuantiseBits(op) => all(&[op.output]),
             Self::SampleToken(op) => all(&[op.weights, op.tokens]),
             Self::ActivateMixture(op) => all(&[op.degrees_of_freedom, op.location, op.scale, op.logits]),
+            Self::MixtureQuantiles(op) => all(&[op.quantiles]),
             Self::MeanMixture(op) | Self::SampleMixture(op) => all(&[op.paths]),
             Self::OverwriteExogenous(op) => all(&[op.paths]),
             Self::Round(op) => all(&[op.output]),
@@ -584,6 +614,11 @@ impl Operation {
             }
             Self::QuantiseBits(op) => all(&[op.input, op.output]),
             Self::SampleToken(op) => all(&[op.logits, op.weights, op.streams, op.tokens]),
+            Self::MixtureQuantiles(op) => {
+                all(&op.parameters);
+                all(&op.affine);
+                all(&[op.levels, op.quantiles]);
+            }
             Self::ActivateMixture(op) => {
                 all(&[op.parameters, op.degrees_of_freedom, op.location, op.scale, op.logits]);
             }

@@ -109,6 +109,10 @@ impl Executable for ErringRun {
         self.inner.write_integers(tensor, values);
     }
 
+    fn write_doubles(&mut self, tensor: Tensor, values: &[f64]) {
+        self.inner.write_doubles(tensor, values);
+    }
+
     fn run(&mut self, section: Section, launch: &Launch) -> Result<()> {
         self.live = Some(launch.live);
         self.runs += 1;

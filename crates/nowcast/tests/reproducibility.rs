@@ -1,18 +1,22 @@
 //! Same seed, same digits: whatever runs beside a series, on however many threads, in however many pieces.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use nowcast::checkpoint::ModelSource;
-use nowcast::device::CpuDevice;
+use nowcast::device::{CpuDevice, CudaDevice, Device};
 use nowcast::forecast::Distribution;
 use nowcast::toto::LoadOptions;
 use nowcast::{Decode, Forecast, ForecastOptions, Forecaster, Series};
 
 /// Five patches of 16 points and a few decode steps, time-wise and space-wise layers.
 fn forecaster(threads: usize) -> Forecaster {
+    forecaster_on(Arc::new(CpuDevice::new(Some(threads)).with_poisoned_memory()))
+}
+
+fn forecaster_on(device: Arc<dyn Device>) -> Forecaster {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../goldens/toto-groups");
-    let device = CpuDevice::new(Some(threads)).with_poisoned_memory();
-    Forecaster::load_with(&ModelSource::Folder(folder), std::sync::Arc::new(device), LoadOptions::default()).unwrap()
+    Forecaster::load_with(&ModelSource::Folder(folder), device, LoadOptions::default()).unwrap()
 }
 
 fn walk(name: &str, length: usize) -> Series {
@@ -101,6 +105,32 @@ fn exact_quantiles_do_not_depend_on_company_either() {
     let together = all_digits(&mut forecaster(2), &several(), &options);
     for (series, together) in several().iter().zip(together) {
         assert_eq!(all_digits(&mut forecaster(1), std::slice::from_ref(series), &options)[0], together);
+    }
+}
+
+#[test]
+fn quantiles_that_come_along_have_the_digits_of_those_asked_for_later() {
+    let mut devices: Vec<Arc<dyn Device>> = vec![Arc::new(CpuDevice::new(Some(2)).with_poisoned_memory())];
+    match CudaDevice::emulated() {
+        Ok(device) => devices.push(Arc::new(device)),
+        Err(error) => eprintln!("skipped on emulated kernels: {error}"),
+    }
+    for device in devices {
+        let mut forecaster = forecaster_on(device);
+        let mut answer = |quantiles: &[f64]| {
+            let mut options = ForecastOptions::new(9);
+            options.quantiles = quantiles.to_vec();
+            let before = forecaster.counters().operations_run;
+            let forecasts = forecaster.forecast(&several(), &options).unwrap();
+            (forecasts.iter().map(digits).collect::<Vec<_>>(), forecaster.counters().operations_run - before)
+        };
+        let (expected, operations) = answer(&[]);
+        // Contexts of 1, 3, 5 and 13 patches.
+        let plans = 4;
+        // All of them, some of them, and another.
+        for quantiles in [&[0.9, 0.05, 0.5][..], &[0.5], &[0.25, 0.9]] {
+            assert_eq!(answer(quantiles), (expected.clone(), operations + plans), "{quantiles:?}");
+        }
     }
 }
 

@@ -20,6 +20,8 @@ pub struct Case<'a> {
     pub floats: Vec<(Tensor, Vec<f32>)>,
     /// Inputs in i32, at full capacity.
     pub integers: Vec<(Tensor, Vec<i32>)>,
+    /// Inputs in f64.
+    pub doubles: Vec<(Tensor, Vec<f64>)>,
     /// What is compared, by name.
     pub outputs: Vec<(&'static str, Tensor)>,
 }
@@ -28,8 +30,8 @@ impl<'a> Case<'a> {
     /// An empty plan of this capacity.
     pub fn new(capacity: Live) -> Self {
         let plan = PlanBuilder::new(capacity, true);
-        let (list, floats, integers, outputs) = Default::default();
-        Self { list, plan, floats, integers, outputs }
+        let (list, floats, integers, doubles, outputs) = Default::default();
+        Self { list, plan, floats, integers, doubles, outputs }
     }
 
     /// An f32 input of scattered values between -1 and 1, times `size`.
@@ -46,6 +48,13 @@ impl<'a> Case<'a> {
         let tensor = self.plan.input(Element::I32, rows, width);
         let count = rows.count(self.plan.capacity()) * width;
         self.integers.push((tensor, (0..count).map(values).collect()));
+        tensor
+    }
+
+    /// One row of f64.
+    pub fn doubles(&mut self, values: &[f64]) -> Tensor {
+        let tensor = self.plan.input(Element::F64, Rows::fixed(1), values.len());
+        self.doubles.push((tensor, values.to_vec()));
         tensor
     }
 
@@ -88,6 +97,7 @@ impl<'a> Case<'a> {
             for (tensor, values) in &self.integers {
                 executable.write_integers(*tensor, &values[..tensor.rows.count(live) * tensor.width]);
             }
+            self.doubles.iter().for_each(|(tensor, values)| executable.write_doubles(*tensor, values));
             // Every run filters in another way.
             let token_sampling = match run % 4 {
                 0 => TokenSampling::default(),

@@ -82,6 +82,9 @@ pub fn scaling<'a>(scaler: Scaler, patch: usize) -> Case<'a> {
     case
 }
 
+/// Levels of quantiles, in no order, from the middle to the tails.
+const LEVELS: [f64; 5] = [0.9, 0.5, 0.1, 1e-9, 0.999_999];
+
 /// Mixtures from wide and narrow distributions, with weights of every size.
 pub fn drawing<'a>(head: Head, shared: bool) -> Case<'a> {
     const POSITIONS: usize = 7;
@@ -127,6 +130,17 @@ pub fn drawing<'a>(head: Head, shared: bool) -> Case<'a> {
     {
         case.output(name, tensor);
     }
+    let levels = case.doubles(&LEVELS);
+    let quantiles = case.plan.tensor_of(Element::F64, rows, LEVELS.len() * POSITIONS);
+    case.plan.push(Operation::MixtureQuantiles(operation::MixtureQuantiles {
+        head,
+        positions: POSITIONS,
+        parameters: [degrees_of_freedom, location, scale, logits],
+        affine: [affine_location, affine_scale],
+        levels,
+        quantiles,
+    }));
+    case.output("quantiles", quantiles);
     if shared {
         case.plan.begin_decode();
     }

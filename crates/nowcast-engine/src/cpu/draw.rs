@@ -4,7 +4,8 @@ use super::arena::Access;
 use super::executor::Context;
 use super::mixture::{self, Activated, Affine, Draws, HeadOutput, Output};
 use super::rows::SharedRows;
-use crate::operation::{ActivateMixture, DrawMixture};
+use crate::operation::{ActivateMixture, DrawMixture, MixtureQuantiles};
+use crate::student_t::HeadParameters;
 
 /// Rows that one task draws: enough to be worth a thread.
 const GRAIN: usize = 16;
@@ -33,6 +34,38 @@ pub(super) fn activate(op: &ActivateMixture, access: &Access<'_>) {
         };
         mixture::activate(&input, row, &mut target).expect("the plan gives every row its room");
     }
+}
+
+pub(super) fn quantiles(op: &MixtureQuantiles, access: &Access<'_>, context: &mut Context<'_>) {
+    let (positions, components) = (op.positions, op.head.components());
+    let parameters = op.parameters.map(|tensor| access.read::<f32>(tensor));
+    let affine = op.affine.map(|tensor| access.read::<f64>(tensor));
+    let levels = access.read::<f64>(op.levels);
+    let width = op.quantiles.width;
+    let quantiles = SharedRows::new(access.write::<f64>(op.quantiles), width);
+    context.weights.pool.for_each_chunk(access.rows(op.quantiles), 1, |range| {
+        for row in range {
+            // SAFETY: every row is visited once.
+            let solved = unsafe { quantiles.row(row) };
+            for position in 0..positions {
+                let first = (row * positions + position) * components;
+                let [degrees_of_freedom, locations, scales, logits] = parameters.map(|values| {
+                    values[first..][..components].iter().map(|&value| value.into()).collect::<Vec<f64>>()
+                });
+                let own = HeadParameters {
+                    degrees_of_freedom: &degrees_of_freedom,
+                    locations: &locations,
+                    scales: &scales,
+                    logits: &logits,
+                };
+                let [location, scale] = affine.map(|values| values[row * op.affine[0].width + position]);
+                let mixture = own.mixture(location, scale);
+                for (level, of_level) in levels.iter().zip(solved.chunks_exact_mut(positions)) {
+                    of_level[position] = mixture.as_ref().map_or(f64::NAN, |mixture| mixture.quantile(*level));
+                }
+            }
+        }
+    });
 }
 
 fn head_output<'a>(op: &DrawMixture, access: &'a Access<'_>) -> HeadOutput<'a> {

@@ -64,6 +64,10 @@ impl Executable for CpuExecutable {
         self.host_access().write::<i32>(tensor)[..values.len()].copy_from_slice(values);
     }
 
+    fn write_doubles(&mut self, tensor: Tensor, values: &[f64]) {
+        self.host_access().write::<f64>(tensor)[..values.len()].copy_from_slice(values);
+    }
+
     fn run(&mut self, section: Section, launch: &Launch) -> Result<()> {
         let Live { batch, context, samples } = self.plan.capacity();
         let live = launch.live;
@@ -132,6 +136,7 @@ fn perform(operation: &Operation, access: &Access<'_>, context: &mut Context<'_>
         Operation::QuantiseBits(op) => tokens::quantise(op, access),
         Operation::SampleToken(op) => tokens::sample(op, access, context),
         Operation::ActivateMixture(op) => draw::activate(op, access),
+        Operation::MixtureQuantiles(op) => draw::quantiles(op, access, context),
         Operation::MeanMixture(op) => draw::mean(op, access, context),
         Operation::SampleMixture(op) => draw::sample(op, access, context),
         Operation::OverwriteExogenous(op) => elementwise::overwrite_exogenous(op, access),

@@ -247,6 +247,11 @@ impl Executable for CudaExecutable {
         fill(self.input(tensor), values, i32::to_ne_bytes);
     }
 
+    fn write_doubles(&mut self, tensor: Tensor, values: &[f64]) {
+        assert_eq!(tensor.element, Element::F64, "a tensor is written as what it holds");
+        fill(self.input(tensor), values, f64::to_ne_bytes);
+    }
+
     fn run(&mut self, section: Section, launch: &Launch) -> Result<()> {
         let Live { batch, context, samples } = self.plan.capacity();
         let live = launch.live;

@@ -34,6 +34,7 @@ pub(super) const HEADERS: &[Source] = sources![
     "attention.cuh",
     "attention_projected.cuh",
     "rotary.cuh",
+    "student_t.cuh",
     "token.cuh",
 ];
 
@@ -52,6 +53,7 @@ pub(super) const SOURCES: &[Source] = sources![
     "attention.cu",
     "attention_fresh.cu",
     "mixture.cu",
+    "mixture_quantiles.cu",
     "rows.cu",
     "sort_samples.cu",
     "tokens.cu",
@@ -126,6 +128,7 @@ kernels! {
     "attention_fresh.cu": AttendFresh = "attend_fresh";
     "mixture.cu":
         ActivateMixture = "activate_mixture", MeanMixture = "mean_mixture", SampleMixture = "sample_mixture";
+    "mixture_quantiles.cu": MixtureQuantiles = "mixture_quantiles";
     "rows.cu":
         PrependLabel = "prepend_label", LastRows = "last_rows", OverwriteExogenous = "overwrite_exogenous",
         AddRows = "add_rows", RoundRows = "round_rows", NormRows = "norm_rows", SwiGlu = "swiglu";

@@ -79,6 +79,7 @@ pub(crate) fn cost(operation: &Operation, live: Live, matrix: impl Fn(LinearId) 
         Operation::LastRow(op) => whole("last row", op.output, &[op.output, op.output], live),
         Operation::RepeatRows(op) => whole("repeat rows", op.output, &[op.input, op.output], live),
         Operation::QuantiseBits(op) => whole("quantise bits", op.input, &[op.input, op.output], live),
+        Operation::MixtureQuantiles(op) => whole("mixture quantiles", op.quantiles, &op.parameters, live),
         Operation::ActivateMixture(op) => {
             let tensors = [op.parameters, op.degrees_of_freedom, op.location, op.scale, op.logits];
             whole("activate mixture", op.parameters, &tensors, live)

@@ -9,6 +9,7 @@ mod quantile;
 
 use crate::cpu::detect::{InstructionSet, Kernel};
 use crate::cpu::vector::Vector;
+use crate::elementary::exp;
 use component::{Components, LANES};
 
 /// Why four lists of numbers are not a mixture.
@@ -75,8 +76,10 @@ impl HeadParameters<'_> {
     /// As [`Mixture::new`].
     pub fn mixture(&self, affine_location: f64, affine_scale: f64) -> Result<Mixture, MixtureError> {
         let largest = self.logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let mut weights: Vec<f64> = self.logits.iter().map(|logit| logit - largest).collect();
+        InstructionSet::detected().dispatch(Weigh(&mut weights));
         Mixture::new(
-            self.logits.iter().map(|logit| (logit - largest).exp()).collect(),
+            weights,
             self.degrees_of_freedom.to_vec(),
             self.locations.iter().map(|location| location * affine_scale + affine_location).collect(),
             self.scales.iter().map(|scale| scale * affine_scale).collect(),
@@ -248,6 +251,19 @@ impl Mixture {
 
     fn lanes(&self) -> impl Iterator<Item = (&Components, usize)> {
         self.blocks.iter().flat_map(|block| (0..LANES).map(move |lane| (block, lane))).take(self.count)
+    }
+}
+
+/// Turns distances of logits from the largest into weights.
+struct Weigh<'a>(&'a mut [f64]);
+
+impl Kernel for Weigh<'_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        for weight in self.0 {
+            // Below, the exponential is no longer one.
+            *weight = if *weight < -708.0 { 0.0 } else { exp::<V>(*weight) };
+        }
     }
 }
 

@@ -79,6 +79,7 @@ impl Predictor for SeriesPredictor {
             options.horizon = question.horizon;
             let context = options.context.unwrap_or(DEFAULT_CONTEXT);
             options.context = Some(context);
+            options.quantiles.extend(question.levels.iter().copied().chain(ask.point.level()));
             let prices: &[Price] = match question.high_and_low && windows.iter().all(History::is_candle) {
                 true => &[Price::Close, Price::High, Price::Low],
                 false => &[Price::Close],

@@ -81,6 +81,7 @@ impl Toto1<'_> {
             horizon,
             decode,
             uncached_xpos: false,
+            levels: 0,
             sorted: false,
             observe: Observe::State,
         };
@@ -101,8 +102,15 @@ impl Toto1<'_> {
 
 /// The tensors of a mixture by their names.
 fn mixture(ran: &Ran<Toto>) -> [(&'static str, Tensor); 6] {
-    let Output::Mixture(MixtureTensors { degrees_of_freedom, location, scale, logits, affine_location, affine_scale }) =
-        ran.ready.tensors.output
+    let Output::Mixture(MixtureTensors {
+        degrees_of_freedom,
+        location,
+        scale,
+        logits,
+        affine_location,
+        affine_scale,
+        ..
+    }) = ran.ready.tensors.output
     else {
         unreachable!("an exact plan ends in a mixture")
     };

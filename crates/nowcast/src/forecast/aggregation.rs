@@ -99,6 +99,15 @@ impl Aggregation {
         matches!(self, Self::MeanMinusStd(_) | Self::MeanPlusStd(_) | Self::QuantilePlusStd { .. })
     }
 
+    /// The level of the quantile that the rule is, if it is one.
+    pub fn level(self) -> Option<f64> {
+        match self {
+            Self::Median => Some(0.5),
+            Self::Quantile(level) => Some(level),
+            _ => None,
+        }
+    }
+
     /// Applies the rule to the distribution of one step.
     pub(super) fn of(self, step: &dyn StepDistribution) -> f64 {
         match self {
@@ -117,7 +126,7 @@ impl Aggregation {
 }
 
 /// Checks that a quantile level lies strictly between 0 and 1.
-pub(super) fn check_level(level: f64) -> Result<()> {
+pub(crate) fn check_level(level: f64) -> Result<()> {
     if level > 0.0 && level < 1.0 {
         return Ok(());
     }

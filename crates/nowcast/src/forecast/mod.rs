@@ -4,6 +4,7 @@ mod aggregation;
 mod statistics;
 
 pub use aggregation::Aggregation;
+pub(crate) use aggregation::check_level;
 pub use nowcast_engine::student_t::Mixture;
 
 use crate::{Error, Result};
@@ -88,6 +89,8 @@ pub struct VariateForecast {
     name: String,
     horizon: usize,
     distribution: Distribution,
+    /// Levels and their quantiles, `[horizon]` each, that came with the distribution.
+    quantiles: Vec<(f64, Vec<f64>)>,
 }
 
 impl VariateForecast {
@@ -129,7 +132,12 @@ impl VariateForecast {
         if horizon == 0 {
             return Err(Error::Data(format!("the forecast of {name:?} has no step")));
         }
-        Ok(Self { name, horizon, distribution })
+        Ok(Self { name, horizon, distribution, quantiles: Vec::new() })
+    }
+
+    /// The same forecast with some of its quantiles at hand: levels and `[horizon]` each.
+    pub(crate) fn with_quantiles(self, quantiles: Vec<(f64, Vec<f64>)>) -> Self {
+        Self { quantiles, ..self }
     }
 
     /// The same forecast under another name.
@@ -246,13 +254,18 @@ impl VariateForecast {
 
     /// Applies checked rules to every step, `[rules, horizon]`.
     fn aggregate(&self, rules: &[Aggregation]) -> Vec<Vec<f64>> {
-        let mut points = vec![Vec::with_capacity(self.horizon); rules.len()];
-        self.for_each_step(|step| {
-            for (point, rule) in points.iter_mut().zip(rules) {
-                point.push(rule.of(step));
-            }
-        });
+        let mut points: Vec<_> = rules.iter().map(|rule| self.at_hand(rule).unwrap_or_default()).collect();
+        let mut missing: Vec<_> = points.iter_mut().zip(rules).filter(|(point, _)| point.is_empty()).collect();
+        if !missing.is_empty() {
+            self.for_each_step(|step| missing.iter_mut().for_each(|(point, rule)| point.push(rule.of(step))));
+        }
         points
+    }
+
+    /// What a rule gives where that came with the distribution.
+    fn at_hand(&self, rule: &Aggregation) -> Option<Vec<f64>> {
+        let wanted = rule.level()?;
+        self.quantiles.iter().find(|(level, _)| *level == wanted).map(|(_, values)| values.clone())
     }
 
     /// Shows every step in turn; the samples of a step are sorted once.

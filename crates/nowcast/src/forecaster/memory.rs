@@ -109,6 +109,7 @@ mod tests {
             horizon: 200,
             decode: Decode::Sample,
             uncached_xpos: false,
+            levels: 0,
             sorted: false,
             observe: super::super::plans::Observe::Nothing,
         }

@@ -282,6 +282,7 @@ impl Case<'_> {
             horizon,
             decode,
             uncached_xpos,
+            levels: 0,
             sorted: false,
             observe: Observe::Stages,
         };

@@ -48,6 +48,8 @@ pub(crate) struct Shape {
     pub(crate) decode: Decode,
     /// Anchor xPos at the context throughout, as without a KV cache.
     pub(crate) uncached_xpos: bool,
+    /// Quantiles of each step that the device solves; for [`Decode::Exact`] alone.
+    pub(crate) levels: usize,
     /// Answer with the samples of each step in ascending order instead of the paths.
     pub(crate) sorted: bool,
     /// What is kept for inspection.
@@ -101,6 +103,16 @@ pub(crate) struct MixtureTensors {
     pub(crate) logits: Tensor,
     pub(crate) affine_location: Tensor,
     pub(crate) affine_scale: Tensor,
+    pub(crate) quantiles: Option<QuantileTensors>,
+}
+
+/// Quantiles that the device solves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QuantileTensors {
+    /// `[1, levels]` in f64, an input.
+    pub(crate) levels: Tensor,
+    /// `[batch, variates, levels, positions]` in f64.
+    pub(crate) solved: Tensor,
 }
 
 /// Raw parameters of a predicted patch, and its way back to real units.
@@ -394,7 +406,21 @@ impl Forward<'_> {
         for tensor in [degrees_of_freedom, location, scale, logits, affine_location, affine_scale] {
             self.plan.keep(tensor);
         }
-        MixtureTensors { degrees_of_freedom, location, scale, logits, affine_location, affine_scale }
+        let quantiles = (self.shape.levels > 0).then(|| {
+            let levels = self.plan.input(Element::F64, Rows::fixed(1), self.shape.levels);
+            let solved = self.plan.tensor_of(Element::F64, rows, self.shape.levels * positions);
+            self.plan.push(Operation::MixtureQuantiles(operation::MixtureQuantiles {
+                head: self.model.config.head,
+                positions,
+                parameters: [degrees_of_freedom, location, scale, logits],
+                affine: [affine_location, affine_scale],
+                levels,
+                quantiles: solved,
+            }));
+            self.plan.keep(solved);
+            QuantileTensors { levels, solved }
+        });
+        MixtureTensors { degrees_of_freedom, location, scale, logits, affine_location, affine_scale, quantiles }
     }
 
     /// Cosines and sines of `rows` positions from `first` on. xPos is anchored at the end of the pass, as the

@@ -49,6 +49,10 @@ fn xpos(arguments: &ForecastArguments) -> XposName {
     arguments.series.xpos.unwrap_or(XposName::Cached)
 }
 
+fn point(arguments: &ForecastArguments) -> Aggregation {
+    arguments.point.unwrap_or(Aggregation::Median)
+}
+
 fn options(arguments: &ForecastArguments) -> ForecastOptions {
     let mut options = ForecastOptions::new(arguments.horizon);
     options.context = arguments.context;
@@ -64,6 +68,8 @@ fn options(arguments: &ForecastArguments) -> ForecastOptions {
         XposName::Uncached => Xpos::Uncached,
     };
     options.memory_limit = arguments.model.run.memory_limit;
+    options.quantiles = arguments.quantiles.clone();
+    options.quantiles.extend(point(arguments).level());
     options
 }
 
@@ -126,7 +132,7 @@ fn question(
     let context = options.context.unwrap_or(forecaster.default_context());
     let longest = series.iter().map(Series::length).max().unwrap_or(0);
     let levels = if options.decode == Decode::Mean { Vec::new() } else { arguments.quantiles.clone() };
-    let point = arguments.point.unwrap_or(Aggregation::Median);
+    let point = point(arguments);
     let device = device::meant(&arguments.model.run.device)?;
     Ok(Question {
         model: arguments.model.model.clone(),

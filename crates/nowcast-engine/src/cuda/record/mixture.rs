@@ -5,7 +5,7 @@ use crate::cuda::argument::{KernelRows, argument};
 use crate::cuda::kernel::Kernel;
 use crate::error::Result;
 use crate::head::Head;
-use crate::operation::{ActivateMixture, DrawMixture, Operation};
+use crate::operation::{ActivateMixture, DrawMixture, MixtureQuantiles, Operation};
 
 argument! {
     /// `Activate` in mixture.cu.
@@ -23,6 +23,19 @@ argument! {
         column: i32, step: i32, shared: i32, reserved: i32,
     }
 }
+
+argument! {
+    /// `MixtureQuantiles` in mixture_quantiles.cu.
+    QuantilesArgument {
+        parameters: [u64; 4], affine: [u64; 2], levels: u64, quantiles: u64, live: u64, rows: KernelRows,
+        positions: i32, components: i32, level_count: i32, affine_width: i32,
+    }
+}
+
+/// Numbers of a component that the kernel keeps: `COMPONENT_NUMBERS` in student_t.cuh, and five at a point.
+const COMPONENT_NUMBERS: usize = 33 + 5;
+/// Sums that lanes leave for each other.
+const LANE_SUMS: usize = 32;
 
 fn has_logits(head: Head) -> i32 {
     matches!(head, Head::Mixture { .. }).into()
@@ -46,6 +59,28 @@ impl Recorder<'_> {
         };
         let shape = Shape::flat(self.most(op.parameters.rows)? * op.positions * components, 256);
         self.launch("ActivateMixture", Kernel::ActivateMixture, shape, argument)
+    }
+
+    pub(super) fn mixture_quantiles(&mut self, op: &MixtureQuantiles) -> Result<()> {
+        let (components, levels) = (op.head.components(), op.levels.width);
+        let argument = QuantilesArgument {
+            parameters: op.parameters.map(|tensor| self.at(tensor)),
+            affine: op.affine.map(|tensor| self.at(tensor)),
+            levels: self.at(op.levels),
+            quantiles: self.at_host(op.quantiles),
+            live: self.live,
+            rows: rows(op.quantiles.rows)?,
+            positions: int(op.positions)?,
+            components: int(components)?,
+            level_count: int(levels)?,
+            affine_width: int(op.affine[0].width)?,
+        };
+        let shape = Shape {
+            grid: [self.most(op.quantiles.rows)? * levels * op.positions, 1, 1],
+            threads: 32,
+            shared_bytes: (COMPONENT_NUMBERS * components + LANE_SUMS) * size_of::<f64>(),
+        };
+        self.launch("MixtureQuantiles", Kernel::MixtureQuantiles, shape, argument)
     }
 
     /// Draws paths, together with the rounding that follows if these are the only ones; how many operations that were.

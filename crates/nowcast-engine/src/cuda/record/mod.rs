@@ -154,6 +154,7 @@ impl Recorder<'_> {
             Operation::QuantiseBits(op) => self.quantise_bits(op),
             Operation::SampleToken(op) => self.sample_token(op),
             Operation::ActivateMixture(op) => self.activate_mixture(op),
+            Operation::MixtureQuantiles(op) => self.mixture_quantiles(op),
             Operation::MeanMixture(op) => self.draw(Kernel::MeanMixture, op, 0),
             Operation::SampleMixture(op) => self.sample(op, &[]).map(drop),
             Operation::OverwriteExogenous(op) => self.overwrite_exogenous(op),

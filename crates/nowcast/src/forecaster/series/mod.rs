@@ -10,7 +10,7 @@ use nowcast_engine::cpu::CpuDevice;
 use nowcast_engine::cpu::pool::ThreadPool;
 use nowcast_engine::device::{Device, Launch};
 use nowcast_engine::extent::Live;
-use nowcast_engine::operation::SortSamples;
+use nowcast_engine::operation::{MixtureQuantiles, SortSamples};
 use nowcast_engine::plan::Section;
 use nowcast_engine::student_t::HeadParameters;
 use nowcast_engine::token_sampling::TokenSampling;
@@ -205,6 +205,11 @@ impl Forecaster {
         values.checked_mul(size_of::<f32>())
     }
 
+    /// Whether the device solves for quantiles.
+    fn solves(&self, decode: forward::Decode) -> bool {
+        decode == forward::Decode::Exact && self.config.head.components() <= MixtureQuantiles::MOST_COMPONENTS
+    }
+
     /// The shape of a group as a whole, whether or not it fits.
     fn shape(&self, group: Group, batch: usize, options: &ForecastOptions) -> Shape {
         let decode = match options.decode {
@@ -223,6 +228,7 @@ impl Forecaster {
             horizon: options.horizon,
             decode,
             uncached_xpos: options.xpos == Xpos::Uncached,
+            levels: if self.solves(decode) { options.quantiles.len() } else { 0 },
             sorted,
             observe: Observe::Nothing,
         }
@@ -298,15 +304,16 @@ impl Run<'_> {
                     });
                     progress(self.batch.len() * live_samples);
                 }
-                self.assemble(self.samples * horizon, |row, _| {
+                self.assemble(self.samples * horizon, |row, name| {
                     let values = std::mem::take(&mut *lock(&paths[row]));
-                    Ok(match self.options.decode {
+                    let distribution = match self.options.decode {
                         Decode::Mean => Distribution::Mean(values),
                         Decode::Sample if self.shape.sorted => {
                             Distribution::Samples { samples: self.samples, values: self.merged(values) }
                         }
                         Decode::Sample => Distribution::Paths { samples: self.samples, values },
-                    })
+                    };
+                    VariateForecast::new(name, distribution)
                 })
             }
         }
@@ -314,6 +321,9 @@ impl Run<'_> {
 
     fn write(&self, ready: &mut Ready<Toto>) {
         prepare::write(ready, self.batch.iter().map(|(_, prepared)| prepared));
+        if let Output::Mixture(MixtureTensors { quantiles: Some(quantiles), .. }) = ready.tensors.output {
+            ready.executable.write_doubles(quantiles.levels, &self.options.quantiles);
+        }
         if let Some(future) = ready.tensors.future {
             let values: Vec<f32> = self.batch.iter().flat_map(|(index, _)| self.future(&self.series[*index])).collect();
             ready.executable.write(future, &values);
@@ -348,6 +358,8 @@ impl Run<'_> {
         let patch = tensors.affine_location.width;
         let affine_locations = read(tensors.affine_location, patch);
         let affine_scales = read(tensors.affine_scale, patch);
+        let levels = &self.options.quantiles;
+        let solved = tensors.quantiles.map_or(Vec::new(), |quantiles| read(quantiles.solved, levels.len() * positions));
         self.assemble(width, |row, name| {
             let steps = (0..positions).map(|position| {
                 let at = (row * positions + position) * components..(row * positions + position + 1) * components;
@@ -363,7 +375,9 @@ impl Run<'_> {
                     .mixture(location, scale)
                     .map_err(|error| Error::Data(format!("the forecast of {name:?} is not finite: {error}")))
             });
-            Ok(Distribution::Mixture(steps.collect::<Result<_>>()?))
+            let forecast = VariateForecast::new(name, Distribution::Mixture(steps.collect::<Result<_>>()?))?;
+            let quantiles = solved.chunks_exact(positions).map(<[f64]>::to_vec).skip(row * levels.len());
+            Ok(forecast.with_quantiles(levels.iter().copied().zip(quantiles).collect()))
         })
     }
 
@@ -386,12 +400,12 @@ impl Run<'_> {
         merged
     }
 
-    /// Forecasts from one distribution of `values` numbers for each row; exogenous variates with a known future answer
+    /// Puts the forecasts of rows together, each made from `values` numbers; exogenous variates with a known future answer
     /// with it.
     fn assemble(
         &self,
         values: usize,
-        distribution: impl Fn(usize, &str) -> Result<Distribution> + Sync,
+        forecast: impl Fn(usize, &str) -> Result<VariateForecast> + Sync,
     ) -> Result<Vec<Forecast>> {
         let (variates, horizon) = (self.shape.variates, self.options.horizon);
         let answers: Vec<_> = (0..self.batch.len() * variates).map(|_| Mutex::new(None)).collect();
@@ -402,14 +416,15 @@ impl Run<'_> {
             let answer = match known {
                 Some(known) => {
                     let values = self.future(series)[known * horizon..][..horizon].to_vec();
-                    Ok(match self.shape.sorted {
+                    let distribution = match self.shape.sorted {
                         true => Distribution::Samples { samples: 1, values },
                         false => Distribution::Paths { samples: 1, values },
-                    })
+                    };
+                    VariateForecast::new(name, distribution)
                 }
-                None => distribution(row, name),
+                None => forecast(row, name),
             };
-            *lock(&answers[row]) = Some(answer.and_then(|answer| VariateForecast::new(name.clone(), answer)));
+            *lock(&answers[row]) = Some(answer);
         });
         let answer = |answer: &Mutex<Option<_>>| lock(answer).take().expect("every row is visited");
         answers.chunks(variates).map(|item| Forecast::new(item.iter().map(answer).collect::<Result<_>>()?)).collect()

@@ -1,5 +1,6 @@
 //! What a caller asks of a forecast.
 
+use crate::forecast::check_level;
 use crate::{Error, Result};
 
 /// Sample paths drawn when nobody says how many.
@@ -50,6 +51,9 @@ pub struct ForecastOptions {
     /// Keep the sample paths (and therefore sample even where the exact mixture would do). Otherwise the samples of each
     /// step are left, sorted by the device.
     pub paths: bool,
+    /// Levels whose quantiles the device solves along with the forecast where the exact mixture answers; the host solves
+    /// others when they are asked for.
+    pub quantiles: Vec<f64>,
     /// Seed of the random numbers: the same seed gives the same digits.
     pub seed: u64,
     /// What is fed back.
@@ -68,6 +72,7 @@ impl ForecastOptions {
             context: None,
             samples: None,
             paths: false,
+            quantiles: Vec::new(),
             seed: 0,
             decode: Decode::default(),
             xpos: Xpos::default(),
@@ -83,6 +88,7 @@ impl ForecastOptions {
         if self.context == Some(0) {
             return Err(Error::Setting("the context is 0: give at least 1 past step".into()));
         }
+        self.quantiles.iter().try_for_each(|&level| check_level(level))?;
         match self.samples {
             Some(samples) if samples == 0 || samples > MOST_SAMPLES => {
                 Err(Error::Setting(format!("{samples} samples: choose 1 to {MOST_SAMPLES}")))

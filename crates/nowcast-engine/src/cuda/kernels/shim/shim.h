@@ -10,6 +10,7 @@
 
 #define __global__
 #define __device__
+#define __constant__ static const
 #define __shared__ static
 #define __restrict__
 #define __forceinline__ inline
