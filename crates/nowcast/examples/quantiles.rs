@@ -1,4 +1,5 @@
-//! How long a forecast and its quantiles take, with the paths and without.
+//! How long a forecast and its quantiles take: with the paths and without, or, of 0 samples, of exact mixtures that the
+//! host solves afterwards or the device along with the forecast.
 //!
 //! ```text
 //! cargo run --release --example quantiles MODEL [cpu|cuda [VARIATES CONTEXT HORIZON SAMPLES [BATCH [RUNS]]]]
@@ -33,9 +34,16 @@ fn main() -> Result<()> {
         Series::multivariate((0..variates).map(|variate| (variate.to_string(), values(variate))).collect())
     };
     let series: Vec<Series> = (0..batch).map(wave).collect::<Result<_>>()?;
-    for paths in [true, false] {
+    for first in [true, false] {
         let mut options = ForecastOptions::new(horizon);
-        (options.context, options.samples, options.paths) = (Some(context), Some(samples), paths);
+        options.context = Some(context);
+        let way = if samples > 0 {
+            (options.samples, options.paths) = (Some(samples), first);
+            if first { "with paths" } else { "without paths" }
+        } else {
+            options.quantiles = if first { Vec::new() } else { LEVELS.to_vec() };
+            if first { "solved afterwards" } else { "solved along" }
+        };
         let mut times = [Vec::new(), Vec::new()];
         for _ in 0..runs {
             let start = Instant::now();
@@ -49,7 +57,7 @@ fn main() -> Result<()> {
         }
         times.iter_mut().for_each(|times| times.sort_unstable());
         let [forecast, with_quantiles] = times.map(|times| times[runs / 2].as_secs_f64() * 1e3);
-        println!("paths {paths}: forecast {forecast:.3} ms, with nine quantiles {with_quantiles:.3} ms");
+        println!("{way}: forecast {forecast:.3} ms, with nine quantiles {with_quantiles:.3} ms");
     }
     Ok(())
 }

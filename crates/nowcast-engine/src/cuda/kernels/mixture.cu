@@ -133,8 +133,8 @@ __device__ inline void sum_weights(const float* parameters, int positions, int c
 }
 
 // Grid: blocks of paths and positions, then series where the samples of one share their parameters. One thread for each
-// path and position.
-KERNEL(sample_mixture, Draw, 128) {
+// path and position. Random numbers depend on inputs alone, which are there before all kernels.
+KERNEL_AHEAD(sample_mixture, Draw, 128, 1) {
     SHARED_MEMORY(memory);
     double* sums = reinterpret_cast<double*>(memory);
     i64 index = thread_index();
@@ -142,15 +142,19 @@ KERNEL(sample_mixture, Draw, 128) {
     int values = components * (call.has_logits ? 4 : 3);
     i64 row = index / call.positions, rows = call.shared ? samples : count(call.rows, call.live);
     i64 series = call.shared ? blockIdx.y : row / samples, source = call.shared ? series : row;
-    if (call.shared && series >= count(call.rows, call.live) / samples) return;
+    bool is_series = !call.shared || series < count(call.rows, call.live) / samples;
     const float* parameters = call.parameters + source * call.parameter_width;
-    bool is_summed = call.shared && call.has_logits;
-    if (is_summed) sum_weights(parameters, call.positions, components, sums);
-    if (row >= rows) return;
+    bool is_summed = call.shared && call.has_logits, is_path = is_series && row < rows;
     u32 sample = call.live->first_sample + (u32)(row % samples);
+    u32 stream = is_path ? call.streams[series] : 0;
+    Words bits = philox((u32)position, (u32)call.step, sample, stream, call.live->seed_low, call.live->seed_high);
+    double exponent = -2.0 * logarithm(uniform_from_64(bits.words[1], bits.words[2]));
+    double cosine = cosine_of_turns(uniform_from_32(bits.words[3]));
+    wait_for_previous();
+    if (!is_series) return;
+    if (is_summed) sum_weights(parameters, call.positions, components, sums);
+    if (!is_path) return;
     row = call.shared ? series * samples + row : row;
-    Words bits = philox((u32)position, (u32)call.step, sample, call.streams[series], call.live->seed_low,
-                        call.live->seed_high);
     const float* raw = parameters + position * values;
     int chosen = 0;
     double total = 1.0;
@@ -175,9 +179,8 @@ KERNEL(sample_mixture, Draw, 128) {
     }
     double nu = (double)degrees_of_freedom_from(raw[chosen]);
     double sigma = (double)scale_from(raw[2 * components + chosen]);
-    double u = uniform_from_64(bits.words[1], bits.words[2]);
-    double radius = nu * exponential_minus_one(-2.0 * logarithm(u) / nu);
-    double t = sqrt(radius) * cosine_of_turns(uniform_from_32(bits.words[3]));
+    double radius = nu * exponential_minus_one(exponent / nu);
+    double t = sqrt(radius) * cosine;
     double value = (double)raw[components + chosen] + sigma * t + 0.0 * total;
     i64 affine = source * call.affine_width + position;
     i64 to = row * call.horizon + call.column + position;

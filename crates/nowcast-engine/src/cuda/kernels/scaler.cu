@@ -103,9 +103,13 @@ template <typename Value>
 __device__ __forceinline__ void continue_statistics(int kind, int exact, const Points<Value>& points, int length, int patch,
                                                     const Whole* whole, Statistics* state) {
     __shared__ double sums[CHUNK], counts[CHUNK];
+    __shared__ double near_location[CHUNK], near_scale[CHUNK];
     __shared__ double before, squares;
     bool causal = kind != GLOBAL;
-    // Sums and counts up to every point go where locations and scales will be.
+    // What is known up to every point: of few points in shared memory, of more where locations and scales will be.
+    bool is_near = length <= CHUNK;
+    double* locations = is_near ? near_location : points.location;
+    double* scales = is_near ? near_scale : points.scale;
     if (causal || whole) {
         for (int start = 0; start < length; start += CHUNK) {
             int size = length - start < CHUNK ? length - start : CHUNK;
@@ -122,8 +126,8 @@ __device__ __forceinline__ void continue_statistics(int kind, int exact, const P
             }
             __syncthreads();
             for (int index = threadIdx.x; index < size; index += blockDim.x) {
-                points.location[start + index] = sums[index] / at_least_one(counts[index]);
-                points.scale[start + index] = counts[index];
+                locations[start + index] = sums[index] / at_least_one(counts[index]);
+                scales[start + index] = counts[index];
             }
             __syncthreads();
         }
@@ -140,8 +144,8 @@ __device__ __forceinline__ void continue_statistics(int kind, int exact, const P
         int size = length - start < CHUNK ? length - start : CHUNK;
         for (int index = threadIdx.x; index < size; index += blockDim.x) {
             double value = points.value(start + index), weight = points.weight(start + index);
-            double previous = index == 0 ? before : points.location[start + index - 1];
-            sums[index] = (value - previous) * (value - points.location[start + index]) * weight;
+            double previous = index == 0 ? before : locations[start + index - 1];
+            sums[index] = (value - previous) * (value - locations[start + index]) * weight;
             double apart = (value - mean) * weight;
             counts[index] = apart * apart;
         }
@@ -152,11 +156,11 @@ __device__ __forceinline__ void continue_statistics(int kind, int exact, const P
             if (threadIdx.x == 0) state->second_moment = running_sums(sums, size, state->second_moment);
             if (threadIdx.x == 32 && whole) squares = running_sums(counts, size, squares);
         }
-        if (threadIdx.x == 64 || blockDim.x <= 64) before = points.location[start + size - 1];
+        if (threadIdx.x == 64 || blockDim.x <= 64) before = locations[start + size - 1];
         __syncthreads();
         for (int index = threadIdx.x; index < size; index += blockDim.x) {
-            double above = at_least_one(points.scale[start + index]) - 1.0;
-            points.scale[start + index] = sums[index] / at_least_one(above);
+            double above = at_least_one(scales[start + index]) - 1.0;
+            scales[start + index] = sums[index] / at_least_one(above);
         }
         __syncthreads();
     }
@@ -178,18 +182,18 @@ __device__ __forceinline__ void continue_statistics(int kind, int exact, const P
         double location = state->mean, scale = state->least_scale;
         int source = kind == CAUSAL_PATCH ? index / patch * patch + patch - 1 : index;
         if (causal) {
-            location = points.location[source];
-            scale = bounded_scale(points.scale[source], state->least_scale, state->greatest_scale);
+            location = locations[source];
+            scale = bounded_scale(scales[source], state->least_scale, state->greatest_scale);
         }
         points.scaled[index] = (float)((points.value(index) - location) / scale);
-        // The last point of a patch keeps its own values until all others have read them.
-        if (source != index || !causal) {
+        // Where it is read from here, the last point of a patch keeps its own values until all others have read them.
+        if (is_near || source != index || !causal) {
             points.location[index] = location;
             points.scale[index] = scale;
         }
     }
+    if (is_near || kind == GLOBAL) return;
     __syncthreads();
-    if (kind == GLOBAL) return;
     for (int index = threadIdx.x; index < length; index += blockDim.x) {
         bool own = kind == CAUSAL || index % patch == patch - 1;
         if (own) points.scale[index] = bounded_scale(points.scale[index], state->least_scale, state->greatest_scale);
