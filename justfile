@@ -9,6 +9,9 @@ lint:
 test:
     cargo test --workspace
 
+doc:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
 bench:
     cargo run --release -p nowcast-cli -- bench
 

@@ -1,6 +1,6 @@
 //! Which instruction set the kernels use, found once at run time.
 //!
-//! Kernels are written once over [`Vector`] and compiled for every instruction set; [`InstructionSet::dispatch`] is the
+//! Kernels are written once over `Vector` and compiled for every instruction set; `InstructionSet::dispatch` is the
 //! one door through which they run. With fused multiply-add (AVX-512, AVX2, NEON) the digits are the same.
 
 use super::vector::{Integers, Pairs, Portable, PortableIntegers, Vector};

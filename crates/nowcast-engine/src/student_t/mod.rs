@@ -90,7 +90,7 @@ impl HeadParameters<'_> {
 /// What root finding needs to know about one point of a mixture.
 #[derive(Debug, Clone, Copy, Default)]
 struct Evaluation {
-    /// P[X <= x].
+    /// `P[X <= x]`.
     lower: f64,
     /// P[X > x], not computed as `1 - lower`.
     upper: f64,
@@ -151,12 +151,12 @@ impl Mixture {
         self.count
     }
 
-    /// P[X <= x].
+    /// `P[X <= x]`.
     pub fn cdf(&self, x: f64) -> f64 {
         self.evaluate(x, InstructionSet::detected()).lower
     }
 
-    /// P[X > x], with full relative precision far to the right.
+    /// `P[X > x]`, with full relative precision far to the right.
     pub fn survival(&self, x: f64) -> f64 {
         self.evaluate(x, InstructionSet::detected()).upper
     }
