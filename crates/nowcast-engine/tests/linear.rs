@@ -69,11 +69,17 @@ impl Case {
         self.bias.then(|| noise(2, self.weight_rows()))
     }
 
-    fn linear(&self, pool: &ThreadPool) -> PackedLinear {
+    /// Whether a set keeps the weights as f16.
+    fn is_half(&self, set: InstructionSet) -> bool {
+        self.dtype == Dtype::Bf16 && set.name() == "avx512fp16"
+    }
+
+    /// The layer as a set wants it.
+    fn linear(&self, set: InstructionSet, pool: &ThreadPool) -> PackedLinear {
         let weights = self.weights();
         let row =
             |row: usize, values: &mut [f32]| values.copy_from_slice(&weights[row * values.len()..][..values.len()]);
-        PackedLinear::pack(self.shape(), row, self.bias().as_deref(), pool)
+        PackedLinear::pack_for(set, self.shape(), row, self.bias().as_deref(), pool)
     }
 
     /// The input, with NaN wherever it must not be read.
@@ -144,14 +150,16 @@ impl Case {
     ///
     /// Operands are rounded as the dtype asks, and multiplied exactly. A sum of n products rounded at every step is off
     /// by at most n roundings of the sum of their magnitudes (two per product where the product is rounded as well);
-    /// sums of integers are exact, and rounded once. The epilogue adds one rounding for each of its few operations.
-    fn twin(&self) -> Vec<(f64, f64)> {
+    /// sums of integers are exact, and rounded once. The epilogue adds one rounding for each of its few operations. In f16
+    /// each of a chain's 64 sums is off by 2^-11, or by half of the smallest number, 2^-24.
+    fn twin(&self, half: bool) -> Vec<(f64, f64)> {
         let (bias, input, addend) = (self.bias(), self.input(), self.addend());
         let stride = self.inputs + self.padding;
         let weights: Vec<Vec<f64>> =
-            self.weights().chunks(self.inputs).map(|weights| rounded(weights, self.dtype)).collect();
+            self.weights().chunks(self.inputs).map(|weights| numbers(weights, self.dtype, half.then_some(4))).collect();
         let roundings = match self.dtype {
             Dtype::Int8 => 6.0,
+            Dtype::Bf16 if half => 64.0 * 2f64.powi(24 - 11) * 1.04 + (self.inputs / 128) as f64 + 8.0,
             _ => 2.0 * (depth_block(self.inputs) + self.inputs / depth_block(self.inputs)) as f64 + 4.0,
         };
         let mut results = Vec::new();
@@ -159,7 +167,9 @@ impl Case {
             let x = &input[row * stride..][..self.inputs];
             let mean = x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / self.inputs as f64;
             let scale = if self.norm { 1.0 / (mean + f64::from(1e-5f32)).sqrt() } else { 1.0 };
-            let x = rounded(x, self.dtype);
+            let x = numbers(x, self.dtype, half.then_some(5));
+            // Values are below 1: a unit of f16's smallest number is at most 2^-24 * 2^-5 * 2^-4.
+            let smallest = if half { self.inputs as f64 * 2f64.powi(-25 - 9) * scale } else { 0.0 };
             let dot = |index: usize| {
                 let (mut sum, mut magnitude) = (0.0, 0.0);
                 for (x, weight) in x.iter().zip(&weights[index]) {
@@ -167,7 +177,7 @@ impl Case {
                     magnitude += (x * weight * scale).abs();
                 }
                 let bias = bias.as_ref().map_or(0.0, |bias| f64::from(bias[index]));
-                (sum + bias, ROUNDING * roundings * (magnitude + bias.abs()))
+                (sum + bias, ROUNDING * roundings * (magnitude + bias.abs()) + smallest)
             };
             for column in self.columns.clone() {
                 let (mut value, mut error) = match self.layout {
@@ -193,28 +203,38 @@ impl Case {
     }
 
     fn check(&self, pool: &ThreadPool) {
-        let linear = self.linear(pool);
-        let twin = self.twin();
-        let mut fused: Option<(InstructionSet, Vec<f32>)> = None;
+        let mut twins = [None, None];
+        let mut fused: [Option<(InstructionSet, Vec<f32>)>; 2] = [None, None];
         for set in InstructionSet::supported() {
+            let half = self.is_half(set);
+            let linear = self.linear(set, pool);
             let result = self.apply(&linear, set, pool);
-            for (index, (result, (exact, bound))) in result.iter().zip(&twin).enumerate() {
+            let twin = &*twins[usize::from(half)].get_or_insert_with(|| self.twin(half));
+            for (index, (result, (exact, bound))) in result.iter().zip(twin).enumerate() {
                 let error = (f64::from(*result) - exact).abs();
                 assert!(error <= *bound, "{}: {self:?}, {index}: {result} for {exact}, bound {bound:e}", set.name());
             }
             // Products of bf16 and of integers are exact, fused or not; the gate's exponential is not.
             let exact = self.dtype != Dtype::F32 && self.layout == Layout::Plain;
             if set.is_fused() || exact {
-                let (first, expected) = fused.get_or_insert_with(|| (set, result.clone()));
+                let (first, expected) = fused[usize::from(half)].get_or_insert_with(|| (set, result.clone()));
                 assert!(bits(&result) == bits(expected), "{} differs from {}: {self:?}", set.name(), first.name());
+            }
+            if half && self.layout == Layout::Plain {
+                let plain = self.apply(&linear, InstructionSet::PORTABLE, pool);
+                assert!(bits(&result) == bits(&plain), "{} differs from plain f16: {self:?}", set.name());
             }
         }
     }
 }
 
-/// What a dtype makes of a row of weights or of inputs, plainly.
-fn rounded(values: &[f32], dtype: Dtype) -> Vec<f64> {
+/// What a dtype makes of a row of weights or of inputs, plainly; in f16 scaled to below 2 to a power where that is given.
+fn numbers(values: &[f32], dtype: Dtype, half: Option<i32>) -> Vec<f64> {
     let magnitude = values.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+    if let Some(power) = half {
+        let unit = 2f32.powi(magnitude.log2().floor() as i32 + 1 - power);
+        return values.iter().map(|value| half::f16::from_f32(value / unit).to_f64() * f64::from(unit)).collect();
+    }
     let unit = f64::from(magnitude / 127.0);
     let value = |value: &f32| match dtype {
         Dtype::F32 | Dtype::Tf32 => f64::from(*value),
@@ -269,7 +289,7 @@ fn the_digits_of_a_row_do_not_depend_on_its_company() {
         for layout in [Layout::Plain, Layout::Gated(GateHalf::First)] {
             for set in InstructionSet::supported() {
                 let all = Case { dtype, layout, bias: true, norm: true, addend: Kind::Rows, ..Case::new(75, 700, 300) };
-                let linear = all.linear(&many);
+                let linear = all.linear(set, &many);
                 let expected = all.apply(&linear, set, &one);
                 for rows in [1, 2, 3, 8, 9, 32, 256, 300] {
                     for columns in [0..75, 33..34, 16..75, 5..70] {
@@ -295,7 +315,7 @@ fn the_digits_of_a_row_are_the_same_among_thousands() {
     for dtype in DTYPES {
         for set in InstructionSet::supported() {
             let all = Case { dtype, norm: true, ..Case::new(33, 520, 2048) };
-            let linear = all.linear(&pool);
+            let linear = all.linear(set, &pool);
             let expected = all.apply(&linear, set, &pool);
             for rows in [1, 8, 32, 256] {
                 let result = Case { rows, ..all.clone() }.apply(&linear, set, &pool);
@@ -306,7 +326,7 @@ fn the_digits_of_a_row_are_the_same_among_thousands() {
 }
 
 #[test]
-fn bf16_is_the_f32_product_of_rounded_operands() {
+fn bf16_where_it_is_kept_is_the_f32_product_of_rounded_operands() {
     let pool = ThreadPool::new(2);
     for (layout, rows) in [(Layout::Plain, 3), (Layout::Plain, 60), (Layout::Gated(GateHalf::First), 20)] {
         let case = Case { dtype: Dtype::Bf16, layout, bias: true, ..Case::new(70, 259, rows) };
@@ -317,6 +337,7 @@ fn bf16_is_the_f32_product_of_rounded_operands() {
         let shape = Shape { dtype: Dtype::F32, ..case.shape() };
         let twin = PackedLinear::pack(shape, row, case.bias().as_deref(), &pool);
         let input: Vec<f32> = case.input().iter().map(round).collect();
+        let linear = case.linear(InstructionSet::PORTABLE, &pool);
         for set in InstructionSet::supported() {
             let mut expected = vec![0.0; rows * case.outputs];
             let call = LinearCall {
@@ -330,7 +351,7 @@ fn bf16_is_the_f32_product_of_rounded_operands() {
                 addend: Addend::Nothing,
             };
             twin.apply_with(set, call, &mut Operand::default(), &pool);
-            assert_eq!(bits(&case.apply(&case.linear(&pool), set, &pool)), bits(&expected), "{}", set.name());
+            assert_eq!(bits(&case.apply(&linear, set, &pool)), bits(&expected), "{}", set.name());
         }
     }
 }
@@ -347,7 +368,7 @@ fn bf16_of_the_smallest_numbers_differs_by_less_than_the_smallest_normal_number_
     let input: Vec<f32> = noise(2, rows * inputs).iter().enumerate().map(|(i, v)| v * scale(i)).collect();
     let shape = Shape { layout: Layout::Plain, outputs, inputs, dtype: Dtype::Bf16 };
     let row = |row: usize, values: &mut [f32]| values.copy_from_slice(&weights[row * inputs..][..inputs]);
-    let linear = PackedLinear::pack(shape, row, None, &pool);
+    let linear = PackedLinear::pack_for(InstructionSet::PORTABLE, shape, row, None, &pool);
     let results: Vec<Vec<f32>> = InstructionSet::supported()
         .map(|set| {
             let mut output = vec![f32::NAN; rows * outputs];
@@ -380,7 +401,7 @@ fn bf16_of_the_smallest_numbers_differs_by_less_than_the_smallest_normal_number_
 #[test]
 fn what_is_no_number_stays_none() {
     let pool = ThreadPool::new(1);
-    for dtype in DTYPES {
+    for (dtype, set) in DTYPES.into_iter().flat_map(|dtype| InstructionSet::supported().map(move |set| (dtype, set))) {
         for bad in [f32::NAN, f32::INFINITY] {
             let case = Case { dtype, ..Case::new(5, 300, 1) };
             let mut input = case.input();
@@ -396,8 +417,8 @@ fn what_is_no_number_stays_none() {
                 norm_epsilon: None,
                 addend: Addend::Nothing,
             };
-            case.linear(&pool).apply(call, &mut Operand::default(), &pool);
-            assert!(output.iter().all(|value| !value.is_finite()), "{dtype} {bad}: {output:?}");
+            case.linear(set, &pool).apply_with(set, call, &mut Operand::default(), &pool);
+            assert!(output.iter().all(|value| !value.is_finite()), "{dtype} {} {bad}: {output:?}", set.name());
         }
     }
 }
@@ -406,9 +427,9 @@ fn what_is_no_number_stays_none() {
 fn the_place_of_a_row_does_not_matter() {
     let pool = ThreadPool::new(2);
     let case = Case { norm: true, ..Case::new(40, 520, 1) };
-    let linear = case.linear(&pool);
     let row = case.input();
     for set in InstructionSet::supported() {
+        let linear = case.linear(set, &pool);
         let expected = case.apply(&linear, set, &pool);
         for rows in [7, 8, 9, 130] {
             let input = row.repeat(rows);
@@ -445,7 +466,7 @@ fn a_short_output_is_refused() {
         norm_epsilon: None,
         addend: Addend::Nothing,
     };
-    case.linear(&pool).apply(call, &mut Operand::default(), &pool);
+    case.linear(InstructionSet::PORTABLE, &pool).apply(call, &mut Operand::default(), &pool);
 }
 
 fn dtypes() -> impl Strategy<Value = Dtype> {

@@ -3,15 +3,16 @@
 //! Kernels are written once over `Vector` and compiled for every instruction set; `InstructionSet::dispatch` is the
 //! one door through which they run. With fused multiply-add (AVX-512, AVX2, NEON) the digits are the same.
 
-use super::vector::{Integers, Pairs, Portable, PortableIntegers, Vector};
+use super::vector::{HalfFloats, Integers, Pairs, Portable, PortableHalfFloats, PortableIntegers, Vector};
 use std::sync::OnceLock;
 
 #[cfg(target_arch = "x86_64")]
-use super::vector::{Avx2, Avx2Integers, Avx512, Avx512Integers};
+use super::vector::{Avx2, Avx2Integers, Avx512, Avx512HalfFloats, Avx512Integers};
 #[cfg(target_arch = "aarch64")]
 use super::vector::{Neon, NeonIntegers};
 
-/// The environment variable that forces another instruction set: `portable`, `avx2`, `avx512`, `avx512bf16` or `neon`.
+/// The environment variable that forces another instruction set: `portable`, `avx2`, `avx512`, `avx512bf16`, `avx512fp16` or
+/// `neon`.
 pub const ENVIRONMENT_VARIABLE: &str = "NOWCAST_CPU";
 
 /// A piece of work that is compiled once per instruction set.
@@ -34,6 +35,12 @@ pub(crate) trait PairKernel {
     fn run<P: Pairs>(self);
 }
 
+/// As [`Kernel`], for products of f16.
+pub(crate) trait HalfKernel {
+    /// Does the work with vectors of type `H`.
+    fn run<H: HalfFloats>(self);
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Portable,
@@ -44,6 +51,9 @@ enum Kind {
     /// AVX-512 that also multiplies pairs of bf16.
     #[cfg(target_arch = "x86_64")]
     Avx512Bf16,
+    /// AVX-512 that also multiplies f16, twice as many at a time.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Fp16,
     #[cfg(target_arch = "aarch64")]
     Neon,
 }
@@ -88,6 +98,8 @@ impl InstructionSet {
             Kind::Avx512 => "avx512",
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512Bf16 => "avx512bf16",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512Fp16 => "avx512fp16",
             #[cfg(target_arch = "aarch64")]
             Kind::Neon => "neon",
         }
@@ -117,6 +129,8 @@ impl InstructionSet {
                     && is_x86_feature_detected!("avx512bf16")
                     && super::pairs::keep_digits(self)
             }
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512Fp16 => Self(Kind::Avx512).is_supported() && is_x86_feature_detected!("avx512fp16"),
             #[cfg(target_arch = "aarch64")]
             Kind::Neon => std::arch::is_aarch64_feature_detected!("neon"),
         }
@@ -140,6 +154,15 @@ impl InstructionSet {
         }
     }
 
+    /// Whether bf16 is kept and multiplied as f16.
+    pub(crate) fn multiplies_half_floats(self) -> bool {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512Fp16 => true,
+            _ => false,
+        }
+    }
+
     /// Runs a kernel compiled for this instruction set.
     #[inline]
     pub(crate) fn dispatch(self, kernel: impl Kernel) {
@@ -150,7 +173,7 @@ impl InstructionSet {
             Kind::Avx2 => unsafe { run_avx2(kernel) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx512 | Kind::Avx512Bf16 => unsafe { run_avx512(kernel) },
+            Kind::Avx512 | Kind::Avx512Bf16 | Kind::Avx512Fp16 => unsafe { run_avx512(kernel) },
             // SAFETY: as above.
             #[cfg(target_arch = "aarch64")]
             Kind::Neon => unsafe { run_neon(kernel) },
@@ -161,9 +184,10 @@ impl InstructionSet {
     pub(crate) fn of_integers(self) -> Self {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx512 | Kind::Avx512Bf16 if is_x86_feature_detected!("avx512vnni") => Self(Kind::Avx512),
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx512 | Kind::Avx512Bf16 => Self(Kind::Avx2),
+            Kind::Avx512 | Kind::Avx512Bf16 | Kind::Avx512Fp16 => match is_x86_feature_detected!("avx512vnni") {
+                true => Self(Kind::Avx512),
+                false => Self(Kind::Avx2),
+            },
             _ => self,
         }
     }
@@ -174,7 +198,7 @@ impl InstructionSet {
         match self.of_integers().0 {
             // SAFETY: an `InstructionSet` exists only if the processor has its features, and VNNI was just found.
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx512 | Kind::Avx512Bf16 => unsafe { run_avx512_integers(kernel) },
+            Kind::Avx512 | Kind::Avx512Bf16 | Kind::Avx512Fp16 => unsafe { run_avx512_integers(kernel) },
             // SAFETY: as above; AVX-512 includes AVX2.
             #[cfg(target_arch = "x86_64")]
             Kind::Avx2 => unsafe { run_avx2_integers(kernel) },
@@ -182,6 +206,22 @@ impl InstructionSet {
             #[cfg(target_arch = "aarch64")]
             Kind::Neon => unsafe { run_neon_integers(kernel) },
             Kind::Portable => kernel.run::<PortableIntegers>(),
+        }
+    }
+
+    /// The set whose vectors multiply f16 where this one is asked for: rows are arranged for its register tiles.
+    pub(crate) fn of_half_floats(self) -> Self {
+        if self.multiplies_half_floats() { self } else { Self::PORTABLE }
+    }
+
+    /// Runs a kernel of f16 compiled for [`Self::of_half_floats`].
+    #[inline]
+    pub(crate) fn dispatch_half_floats(self, kernel: impl HalfKernel) {
+        match self.0 {
+            // SAFETY: an `InstructionSet` exists only if the processor has its features.
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512Fp16 => unsafe { run_avx512_half_floats(kernel) },
+            _ => kernel.run::<PortableHalfFloats>(),
         }
     }
 
@@ -198,7 +238,7 @@ impl InstructionSet {
 }
 
 #[cfg(target_arch = "x86_64")]
-const ALL: [Kind; 4] = [Kind::Portable, Kind::Avx2, Kind::Avx512, Kind::Avx512Bf16];
+const ALL: [Kind; 5] = [Kind::Portable, Kind::Avx2, Kind::Avx512, Kind::Avx512Bf16, Kind::Avx512Fp16];
 #[cfg(target_arch = "aarch64")]
 const ALL: [Kind; 2] = [Kind::Portable, Kind::Neon];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -232,6 +272,12 @@ fn run_avx512_integers(kernel: impl IntegerKernel) {
 #[target_feature(enable = "avx2,fma,avx512f,avx512vl,avx512bw,avx512dq,avx512bf16")]
 fn run_avx512_pairs(kernel: impl PairKernel) {
     kernel.run::<Avx512>();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,avx512f,avx512vl,avx512bw,avx512dq,avx512fp16")]
+fn run_avx512_half_floats(kernel: impl HalfKernel) {
+    kernel.run::<Avx512HalfFloats>();
 }
 
 #[cfg(target_arch = "aarch64")]

@@ -89,18 +89,18 @@ pub fn read_bandwidth(pool: &ThreadPool, bytes: usize, patience: Duration) -> Re
 }
 
 /// Operations per second of all threads together in these numbers, the best of many short runs within `patience`; none
-/// where the processor has no instruction for them, and products are f32's. A multiplication and an addition count as
-/// two.
+/// where the processor has no instruction for them, and products are f32's. For bf16 that is the instruction that its
+/// products run on: f16's, where the set has it. A multiplication and an addition count as two.
 pub fn peak(pool: &ThreadPool, dtype: Dtype, patience: Duration) -> Option<f64> {
     peak_with(InstructionSet::detected(), pool, dtype, patience)
 }
 
-/// [`peak`] with the instruction set of your choice for f32.
+/// [`peak`] with the instruction set of your choice.
 pub(super) fn peak_with(set: InstructionSet, pool: &ThreadPool, dtype: Dtype, patience: Duration) -> Option<f64> {
     if dtype == Dtype::F32 {
         return Some(best(pool, patience, |flops| set.dispatch(MultiplyAdd { flops })));
     }
-    let products = dot::loop_of(dtype)?;
+    let products = dot::loop_of(dtype, set)?;
     Some(best(pool, patience, |flops| _ = flops.fetch_add(products(), Ordering::Relaxed)))
 }
 

@@ -3,7 +3,7 @@
 use super::operand::{Form, Operand, Rows, block_rows, chunk_rows};
 use super::output::{Addend, Output};
 use super::pack::PackedLinear;
-use super::{PANEL, float, integer, narrow};
+use super::{PANEL, block::Block, narrow};
 use crate::cpu::detect::InstructionSet;
 use crate::cpu::disjoint::Disjoint;
 use crate::cpu::pool::ThreadPool;
@@ -75,23 +75,25 @@ impl PackedLinear {
                 set.dispatch(narrow::Block { linear: self, input, input_stride, norm_epsilon, output, rows, panels });
             });
         }
-        let form = Form::of(self.dtype(), set);
-        let set = if form == Form::Bytes { set.of_integers() } else { set };
+        let form = Form::of(self.format(), set);
+        let set = match form {
+            Form::Floats | Form::Rounded | Form::Pairs => set,
+            Form::HalfFloats => set.of_half_floats(),
+            Form::Bytes => set.of_integers(),
+        };
         let chunk = chunk_rows(inputs, pool);
         for first_row in (0..rows).step_by(chunk) {
             let rows = chunk.min(rows - first_row);
             let input = &input[first_row * input_stride..];
             operand.fill(&Rows { input, stride: input_stride, inputs, rows, norm_epsilon, form }, set, pool);
             let operand = &*operand;
-            cut.run(rows, block_rows(inputs), pool, |rows, panels| match form {
-                Form::Floats | Form::Rounded => {
-                    set.dispatch(float::Block { linear: self, operand, output, first_row, rows, panels });
-                }
-                Form::Pairs => {
-                    set.dispatch_pairs(float::Block { linear: self, operand, output, first_row, rows, panels });
-                }
-                Form::Bytes => {
-                    set.dispatch_integers(integer::Block { linear: self, operand, output, first_row, rows, panels });
+            cut.run(rows, block_rows(inputs), pool, |rows, panels| {
+                let block = Block { linear: self, operand, output, first_row, rows, panels };
+                match form {
+                    Form::Floats | Form::Rounded => set.dispatch(block),
+                    Form::Pairs => set.dispatch_pairs(block),
+                    Form::HalfFloats => set.dispatch_half_floats(block),
+                    Form::Bytes => set.dispatch_integers(block),
                 }
             });
         }

@@ -1,33 +1,17 @@
 //! Products in f32, of f32 or of bf16 weights.
 
-use super::operand::{BLOCK_ROWS, Operand, Tiles};
-use super::output::Output;
-use super::pack::{PackedLinear, inputs_per_word};
+use super::block::{Block, GROUP};
+use super::layout::Format;
+use super::operand::{BLOCK_ROWS, Tiles};
 use super::prefetch::Share;
 use super::tile::{Tile, bursts};
 use super::weights::{Floats, Paired, Weights, Widened};
 use super::{PANEL, depth_block};
 use crate::cpu::detect::{Kernel, PairKernel};
 use crate::cpu::vector::{Pairs, Vector};
-use crate::dtype::Dtype;
-use std::ops::Range;
 
-/// Inputs whose weights stay in the first-level cache while all rows of a block pass: whole chains, and 16 KiB.
-pub(super) const GROUP: usize = 128;
 /// Register tiles that read pairs of bf16 as they are; where more share them, pairs are widened once for all.
 const MOST_PAIRED_TILES: usize = 2;
-
-/// A block of rows against some panels.
-pub(super) struct Block<'a> {
-    pub(super) linear: &'a PackedLinear,
-    pub(super) operand: &'a Operand,
-    pub(super) output: &'a Output<'a>,
-    /// Row of the output that the operand's first row belongs to.
-    pub(super) first_row: usize,
-    /// Rows of the operand.
-    pub(super) rows: Range<usize>,
-    pub(super) panels: Range<usize>,
-}
 
 /// Sums of a block of rows with one panel.
 #[repr(align(64))]
@@ -40,7 +24,7 @@ struct Group([f32; GROUP * PANEL]);
 impl Kernel for Block<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        if self.linear.dtype() != Dtype::Bf16 {
+        if self.linear.format() != Format::Bf16 {
             return self.run_with::<V, Floats>(|words, _| words.as_ptr().cast());
         }
         if self.rows.len() <= MOST_PAIRED_TILES * V::TILE_ROWS {
@@ -67,7 +51,7 @@ impl Block<'_> {
     #[inline(always)]
     fn run_with<V: Vector, W: Weights<V>>(&self, mut weights: impl FnMut(&[u32], usize) -> *const f32) {
         let Self { linear, operand, output, first_row, rows, panels } = self;
-        let (inputs, per_word, count) = (linear.inputs(), inputs_per_word(linear.dtype()), rows.len());
+        let (inputs, per_word, count) = (linear.inputs(), linear.format().inputs_per_word(), rows.len());
         let left = operand.block(rows.start, inputs);
         let scales = operand.scales(rows.clone());
         let (tiles, chain) = (Tiles::of::<V>(count), depth_block(inputs));

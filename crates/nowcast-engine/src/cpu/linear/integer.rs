@@ -1,39 +1,27 @@
 //! Products of int8: sums of integers are exact, so their order is free.
 
 use super::PANEL;
-use super::operand::{MOST_TILE_ROWS, Operand, Tiles};
-use super::output::Output;
-use super::pack::{PackedLinear, QuantisedPanel, inputs_per_word};
+use super::block::{Block, strips};
+use super::operand::{MOST_TILE_ROWS, Tiles};
+use super::pack::PackedLinear;
 use super::prefetch::{Prefetch, Share};
 use crate::cpu::detect::IntegerKernel;
 use crate::cpu::vector::{Integers, Vector};
-use std::ops::Range;
 
 /// Words of every column between two bursts of prefetches.
 const UNROLL: usize = 4;
-
-/// A block of rows against some panels.
-pub(super) struct Block<'a> {
-    pub(super) linear: &'a PackedLinear,
-    pub(super) operand: &'a Operand,
-    pub(super) output: &'a Output<'a>,
-    /// Row of the output that the operand's first row belongs to.
-    pub(super) first_row: usize,
-    /// Rows of the operand.
-    pub(super) rows: Range<usize>,
-    pub(super) panels: Range<usize>,
-}
 
 impl IntegerKernel for Block<'_> {
     #[inline(always)]
     fn run<I: Integers>(self) {
         let Self { linear, operand, output, first_row, rows, panels } = self;
-        let depth = linear.inputs().div_ceil(inputs_per_word(linear.dtype()));
+        let per_word = linear.format().inputs_per_word();
+        let depth = linear.inputs().div_ceil(per_word);
         let left = operand.block(rows.start, linear.inputs());
         let scales = operand.scales(rows.clone());
         let tiles = Tiles::of::<I::Floats>(rows.len());
-        let bursts = depth.div_ceil(UNROLL) * strips::<I>();
-        let share = Share::of(linear.inputs(), inputs_per_word(linear.dtype()), tiles.count, bursts);
+        let bursts = depth.div_ceil(UNROLL) * strips::<I::Floats>();
+        let share = Share::of(linear.inputs(), per_word, tiles.count, bursts);
         for panel in panels {
             let weights = linear.panels(panel..panel + 1);
             let target = output.panel(panel, linear.panel_bias(panel));
@@ -46,7 +34,7 @@ impl IntegerKernel for Block<'_> {
                 let mut sums = [[0; PANEL]; MOST_TILE_ROWS];
                 product.run::<I>(&mut sums[..tile.len()]);
                 for (row, sums) in tile.zip(&sums) {
-                    let sums = &numbers::<I>(sums, linear.panel_quantised(panel));
+                    let sums = &numbers::<I>(sums, linear, panel);
                     let scale = (scales[row].norm * f64::from(scales[row].unit)) as f32;
                     target.write::<I::Floats>(first_row + rows.start + row, sums, scale);
                 }
@@ -57,11 +45,12 @@ impl IntegerKernel for Block<'_> {
 
 /// Sums in units of the row.
 #[inline(always)]
-fn numbers<I: Integers>(sums: &[i32; PANEL], panel: &QuantisedPanel) -> [f32; PANEL] {
+fn numbers<I: Integers>(sums: &[i32; PANEL], linear: &PackedLinear, panel: usize) -> [f32; PANEL] {
+    let (units, excesses) = (linear.panel_units(panel), linear.panel_excesses(panel));
     let mut numbers = [0.0; PANEL];
     for column in (0..PANEL).step_by(I::Floats::LANES) {
-        let exact = I::from_slice(&sums[column..]).sub(I::from_slice(&panel.excesses[column..]));
-        exact.to_floats().mul(I::Floats::from_slice(&panel.scales[column..])).to_slice(&mut numbers[column..]);
+        let exact = I::from_slice(&sums[column..]).sub(I::from_slice(&excesses[column..]));
+        exact.to_floats().mul(I::Floats::from_slice(&units[column..])).to_slice(&mut numbers[column..]);
     }
     numbers
 }
@@ -74,11 +63,6 @@ struct Tile<'a> {
     right: &'a [u32],
     /// What it fetches meanwhile.
     prefetch: Prefetch,
-}
-
-/// Passes over the depth of a tile, two vectors of columns each.
-const fn strips<I: Integers>() -> usize {
-    PANEL / (2 * I::Floats::LANES)
 }
 
 impl Tile<'_> {
@@ -104,7 +88,7 @@ impl Tile<'_> {
         assert!(self.left.len() == depth * ROWS);
         let mut prefetch = self.prefetch;
         let halves = prefetch.halves();
-        for strip in 0..strips::<I>() {
+        for strip in 0..strips::<I::Floats>() {
             let column = strip * 2 * lanes;
             let mut chains = [[I::zero(); 2]; ROWS];
             for step in 0..depth {

@@ -8,23 +8,30 @@
 //!   number of threads, or the instruction set (the portable one apart, which rounds products).
 //! - bf16: weights and rows are rounded, ties to even, and then multiplied as f32. Products of two bf16 are exact, so
 //!   the sums have the same digits on every instruction set.
+//!   Where the processor multiplies f16 twice as fast, bf16 is computed in those instead: weights and rows are scaled by
+//!   powers of two and rounded to eleven bits, and chains of [`rounding::F16_CHAIN`] multiply-adds in f16 are added up in
+//!   f32. The digits are others, and nearer.
 //! - int8: weights have one scale for each output, rows one each; sums of integers are exact.
 //!
 //! | file | what it owns |
 //! |---|---|
 //! | `call` | a call, and how it is cut into tasks |
 //! | `layout`, `pack` | weights in the order in which the kernels read them |
-//! | `rounding` | what bf16 and int8 make of a value |
+//! | `rounding` | what bf16, f16 and int8 make of a value |
 //! | `operand` | the rows of a call in the order in which the kernels read them |
+//! | `block` | what one task multiplies |
 //! | `float`, `tile`, `weights` | f32 and bf16 |
+//! | `half` | bf16 in f16 |
 //! | `integer` | int8 |
 //! | `prefetch` | weights fetched before they are read |
 //! | `narrow` | f32 layers of few inputs, in f64 |
 //! | `norm`, `epilogue`, `output` | what surrounds a product |
 
+mod block;
 mod call;
 mod epilogue;
 mod float;
+mod half;
 mod integer;
 mod layout;
 mod narrow;

@@ -2,17 +2,20 @@
 //!
 //! Rows are cut into blocks, and blocks into register tiles. The values of a tile lie input by input, so that a kernel
 //! reads one stream instead of one for each row: `[block][group of inputs][tile][input][row]` for floats (a word of two
-//! inputs for pairs of bf16), and `[block][tile][word of four inputs][row]` for int8. Norms and scales are found once for each row on the way.
+//! inputs for pairs of bf16 and f16), and `[block][tile][word of four inputs][row]` for int8. Norms and scales are found once for each row on the way.
 
-use super::float::GROUP;
+use super::block::GROUP;
+use super::layout::Format;
 use super::norm::inverse_root_mean_square;
-use super::rounding::{OFFSET, bf16_bits, bf16_pair, int8_scales, magnitude, quantised};
+use super::rounding::{
+    F16_ROW_EXPONENT, OFFSET, bf16_bits, bf16_pair, f16_pair, f16_scales, int8_scales, magnitude, quantised,
+};
 use crate::cpu::detect::{InstructionSet, Kernel};
 use crate::cpu::disjoint::Disjoint;
 use crate::cpu::memory::Pages;
 use crate::cpu::pool::ThreadPool;
 use crate::cpu::vector::Vector;
-use crate::dtype::Dtype;
+use half::f16;
 use std::ops::Range;
 
 /// The most rows of a block.
@@ -85,18 +88,21 @@ pub(super) enum Form {
     Rounded,
     /// Two bf16, the first above.
     Pairs,
+    /// Two f16, the first below, in units of their row.
+    HalfFloats,
     /// Four integers.
     Bytes,
 }
 
 impl Form {
-    /// What an instruction set multiplies with weights of a dtype.
-    pub(super) fn of(dtype: Dtype, set: InstructionSet) -> Self {
-        match dtype {
-            Dtype::F32 | Dtype::Tf32 => Self::Floats,
-            Dtype::Bf16 if set.multiplies_pairs() => Self::Pairs,
-            Dtype::Bf16 => Self::Rounded,
-            Dtype::Int8 => Self::Bytes,
+    /// What an instruction set multiplies with weights in a format.
+    pub(super) fn of(format: Format, set: InstructionSet) -> Self {
+        match format {
+            Format::F32 => Self::Floats,
+            Format::Bf16 if set.multiplies_pairs() => Self::Pairs,
+            Format::Bf16 => Self::Rounded,
+            Format::F16 => Self::HalfFloats,
+            Format::Int8 => Self::Bytes,
         }
     }
 
@@ -104,7 +110,7 @@ impl Form {
     fn inputs(self) -> usize {
         match self {
             Self::Floats | Self::Rounded => 1,
-            Self::Pairs => 2,
+            Self::Pairs | Self::HalfFloats => 2,
             Self::Bytes => 4,
         }
     }
@@ -115,7 +121,7 @@ impl Form {
 pub(super) struct RowScales {
     /// The inverse root mean square, or 1.
     pub(super) norm: f64,
-    /// One unit of the row's integers, for int8.
+    /// One unit of the row's numbers, for f16 and int8.
     pub(super) unit: f32,
 }
 
@@ -205,12 +211,13 @@ impl Kernel for Part<'_> {
                 Form::Floats => self.interleave::<V, _>(&tile, &Exact),
                 Form::Rounded => self.interleave::<V, _>(&tile, &Rounded),
                 Form::Pairs => self.interleave::<V, _>(&tile, &Paired),
+                Form::HalfFloats => {
+                    let of_row = |index| f16_scales(magnitude(row(index)), F16_ROW_EXPONENT);
+                    self.interleave::<V, _>(&tile, &HalfFloats { inverse_units: units(scales, of_row) });
+                }
                 Form::Bytes => {
-                    let mut inverse_units = [0.0; MOST_TILE_ROWS];
-                    for (index, (scales, inverse)) in scales.iter_mut().zip(&mut inverse_units).enumerate() {
-                        (scales.unit, *inverse) = int8_scales(magnitude(row(index)));
-                    }
-                    self.interleave::<V, _>(&tile, &Bytes { inverse_units });
+                    let of_row = |index| int8_scales(magnitude(row(index)));
+                    self.interleave::<V, _>(&tile, &Bytes { inverse_units: units(scales, of_row) });
                 }
             }
         }
@@ -251,7 +258,7 @@ impl Part<'_> {
             let target = unsafe { self.words.part(place, count * ROWS) };
             if W::COPIED {
                 for (index, (row, words)) in rows.iter().zip(&mut buffers).enumerate() {
-                    form.write(index, &row[start..][..depth], words);
+                    form.write::<V>(index, &row[start..][..depth], words);
                 }
             }
             let words = |row: usize, first: usize| -> &[f32] {
@@ -279,6 +286,16 @@ impl Part<'_> {
     }
 }
 
+/// Sets the units of the rows of a tile, and returns their inverses.
+#[inline(always)]
+fn units(scales: &mut [RowScales], of_row: impl Fn(usize) -> (f32, f32)) -> [f32; MOST_TILE_ROWS] {
+    let mut inverses = [0.0; MOST_TILE_ROWS];
+    for (index, (scales, inverse)) in scales.iter_mut().zip(&mut inverses).enumerate() {
+        (scales.unit, *inverse) = of_row(index);
+    }
+    inverses
+}
+
 /// What becomes of the values of a row.
 trait RowWords {
     /// Inputs of a word.
@@ -290,7 +307,7 @@ trait RowWords {
 
     /// Writes the words of at most [`GROUP`] values of a row of the tile, as the bits of f32; inputs behind their end are
     /// zero.
-    fn write(&self, row: usize, values: &[f32], words: &mut [f32; GROUP]);
+    fn write<V: Vector>(&self, row: usize, values: &[f32], words: &mut [f32; GROUP]);
 }
 
 /// Values as they are.
@@ -302,6 +319,11 @@ struct Rounded;
 /// The nearest bf16 of two values.
 struct Paired;
 
+/// The nearest f16 of two values, in units of their row.
+struct HalfFloats {
+    inverse_units: [f32; MOST_TILE_ROWS],
+}
+
 /// Four values as bytes, in units of their row.
 struct Bytes {
     inverse_units: [f32; MOST_TILE_ROWS],
@@ -312,7 +334,7 @@ impl RowWords for Exact {
     const COPIED: bool = false;
 
     #[inline(always)]
-    fn write(&self, _: usize, values: &[f32], words: &mut [f32; GROUP]) {
+    fn write<V: Vector>(&self, _: usize, values: &[f32], words: &mut [f32; GROUP]) {
         words[..values.len()].copy_from_slice(values);
     }
 }
@@ -321,7 +343,7 @@ impl RowWords for Rounded {
     const INPUTS: usize = 1;
 
     #[inline(always)]
-    fn write(&self, _: usize, values: &[f32], words: &mut [f32; GROUP]) {
+    fn write<V: Vector>(&self, _: usize, values: &[f32], words: &mut [f32; GROUP]) {
         for (word, value) in words.iter_mut().zip(values) {
             *word = f32::from_bits(bf16_bits(*value));
         }
@@ -332,7 +354,7 @@ impl RowWords for Paired {
     const INPUTS: usize = 2;
 
     #[inline(always)]
-    fn write(&self, _: usize, values: &[f32], words: &mut [f32; GROUP]) {
+    fn write<V: Vector>(&self, _: usize, values: &[f32], words: &mut [f32; GROUP]) {
         let (pairs, last) = values.as_chunks::<2>();
         for (word, pair) in words.iter_mut().zip(pairs) {
             *word = f32::from_bits(bf16_pair(*pair));
@@ -343,12 +365,31 @@ impl RowWords for Paired {
     }
 }
 
+impl RowWords for HalfFloats {
+    const INPUTS: usize = 2;
+
+    #[inline(always)]
+    fn write<V: Vector>(&self, row: usize, values: &[f32], words: &mut [f32; GROUP]) {
+        let inverse = self.inverse_units[row];
+        let (mut scaled, mut numbers) = ([0.0; GROUP], [f16::ZERO; GROUP]);
+        for (scaled, value) in scaled.iter_mut().zip(values) {
+            *scaled = value * inverse;
+        }
+        for (scaled, numbers) in scaled.chunks_exact(V::LANES).zip(numbers.chunks_exact_mut(V::LANES)) {
+            V::from_slice(scaled).to_half_floats(numbers);
+        }
+        for (word, pair) in words.iter_mut().zip(numbers.as_chunks::<2>().0) {
+            *word = f32::from_bits(f16_pair(*pair));
+        }
+    }
+}
+
 impl RowWords for Bytes {
     const INPUTS: usize = 4;
     const GROUPED: bool = false;
 
     #[inline(always)]
-    fn write(&self, row: usize, values: &[f32], words: &mut [f32; GROUP]) {
+    fn write<V: Vector>(&self, row: usize, values: &[f32], words: &mut [f32; GROUP]) {
         let inverse = self.inverse_units[row];
         let mut bytes = [OFFSET as u8; GROUP];
         for (byte, value) in bytes.iter_mut().zip(values) {

@@ -1,15 +1,20 @@
 //! Weights rearranged once, in the order in which the kernel reads them.
 //!
-//! A panel holds 32 columns for every input, in words of 32 bits: one f32, two bf16 or four int8 of as many inputs that
-//! follow each other. Words are ordered `[inputs / per word][column]`. Panels follow each other without a gap, so one
+//! A panel holds 32 columns for every input, in words of 32 bits: one f32, two bf16, two f16 or four int8 of as many inputs
+//! that follow each other. Words are ordered `[inputs / per word][column]`. Panels follow each other without a gap, so one
 //! forecast reads the weights as one stream. The last panel and the last word are filled up with zeros.
 
 use super::PANEL;
-use super::layout::Layout;
-use super::rounding::{MOST_INT8_INPUTS, OFFSET, bf16_pair, int8_scales, magnitude, quantised};
+use super::layout::{Format, Layout};
+use super::rounding::{
+    F16_WEIGHT_EXPONENT, MOST_INT8_INPUTS, OFFSET, bf16_pair, f16_pair, f16_scales, int8_scales, magnitude, quantised,
+};
+use crate::cpu::detect::InstructionSet;
 use crate::cpu::memory::Pages;
 use crate::cpu::pool::ThreadPool;
 use crate::dtype::Dtype;
+use half::f16;
+use half::slice::HalfFloatSliceExt;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
@@ -35,39 +40,23 @@ impl Shape {
     }
 
     /// Words of a panel.
-    fn panel_words(&self) -> usize {
-        self.inputs.div_ceil(inputs_per_word(self.dtype)) * PANEL
-    }
-}
-
-/// Inputs that share a word.
-pub(super) fn inputs_per_word(dtype: Dtype) -> usize {
-    match dtype {
-        // A device that lacks TF32 keeps f32.
-        Dtype::F32 | Dtype::Tf32 => 1,
-        Dtype::Bf16 => 2,
-        Dtype::Int8 => 4,
+    fn panel_words(&self, format: Format) -> usize {
+        self.inputs.div_ceil(format.inputs_per_word()) * PANEL
     }
 }
 
 /// The packed weights and bias of a linear layer.
 pub struct PackedLinear {
     shape: Shape,
+    format: Format,
     /// The panels.
     weights: Pages,
     /// The bias in the order of the panels' columns.
     bias: Option<Vec<f32>>,
-    /// One for each panel, for int8.
-    quantised: Vec<QuantisedPanel>,
-}
-
-/// What turns the sums of integers of a panel's columns into numbers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct QuantisedPanel {
-    /// One unit of the weights.
-    pub(super) scales: [f32; PANEL],
-    /// What the offset of the rows' bytes adds to the sums.
-    pub(super) excesses: [i32; PANEL],
+    /// One unit of the weights of each panel's columns, where the format has them.
+    units: Vec<[f32; PANEL]>,
+    /// What the offset of the rows' bytes adds to the sums of each panel's columns, for int8.
+    excesses: Vec<[i32; PANEL]>,
 }
 
 impl PackedLinear {
@@ -76,9 +65,36 @@ impl PackedLinear {
     /// `weight_row(row, values)` fills in one row of `inputs` values; it may convert, permute and scale on the way, and
     /// is called once per row, from any thread. The bias has one value per weight row.
     ///
+    /// The order and the numbers are those that the detected instruction set reads.
+    ///
     /// # Panics
     /// If `inputs` or `outputs` is 0, the bias has another length, or int8 has more than [`MOST_INT8_INPUTS`].
     pub fn pack(
+        shape: Shape,
+        weight_row: impl Fn(usize, &mut [f32]) + Sync,
+        bias: Option<&[f32]>,
+        pool: &ThreadPool,
+    ) -> Self {
+        Self::pack_for(InstructionSet::detected(), shape, weight_row, bias, pool)
+    }
+
+    /// [`PackedLinear::pack`] for the instruction set of your choice. Every set multiplies what was packed for another,
+    /// with the digits of that one, if slowly.
+    ///
+    /// # Panics
+    /// As [`PackedLinear::pack`].
+    pub fn pack_for(
+        set: InstructionSet,
+        shape: Shape,
+        weight_row: impl Fn(usize, &mut [f32]) + Sync,
+        bias: Option<&[f32]>,
+        pool: &ThreadPool,
+    ) -> Self {
+        Self::pack_in(Format::of(shape.dtype, set), shape, weight_row, bias, pool)
+    }
+
+    pub(super) fn pack_in(
+        format: Format,
         shape: Shape,
         weight_row: impl Fn(usize, &mut [f32]) + Sync,
         bias: Option<&[f32]>,
@@ -90,33 +106,45 @@ impl PackedLinear {
         let rows = outputs * (PANEL / layout.panel_outputs());
         assert!(bias.is_none_or(|bias| bias.len() == rows), "the bias needs one value per weight row ({rows})");
         let panels = shape.panels();
-        let blank = QuantisedPanel { scales: [0.0; PANEL], excesses: [0; PANEL] };
-        let mut quantised = vec![blank; if dtype == Dtype::Int8 { panels } else { 0 }];
+        let mut units = vec![[0.0; PANEL]; if format.has_units() { panels } else { 0 }];
+        let mut excesses = vec![[0; PANEL]; if format == Format::Int8 { panels } else { 0 }];
         // The packing threads are the first to write these pages.
-        let mut weights = Pages::streamed(panels * shape.panel_words());
-        let mut of_panels = quantised.iter_mut();
-        let parts = weights.words_mut().chunks_exact_mut(shape.panel_words()).take(panels).enumerate();
-        let work = Mutex::new(parts.map(|(panel, words)| (panel, words, of_panels.next())));
+        let panel_words = shape.panel_words(format);
+        let mut weights = Pages::streamed(panels * panel_words);
+        let (mut units_of_panels, mut excesses_of_panels) = (units.iter_mut(), excesses.iter_mut());
+        let parts = weights.words_mut().chunks_exact_mut(panel_words).take(panels).enumerate();
+        let work =
+            Mutex::new(parts.map(|(panel, words)| (panel, words, units_of_panels.next(), excesses_of_panels.next())));
         pool.run(|_| {
             // Whole words, and a line more: columns at a distance of a power of two would share few cache sets.
             let stride = inputs.next_multiple_of(4) + LINE;
             let mut columns = vec![0.0; PANEL * stride];
+            let mut half_floats = vec![f16::ZERO; if format == Format::F16 { columns.len() } else { 0 }];
             loop {
                 let next = work.lock().unwrap_or_else(PoisonError::into_inner).next();
-                let Some((panel, words, quantised)) = next else { break };
+                let Some((panel, words, units, excesses)) = next else { break };
                 for (index, column) in columns.chunks_exact_mut(stride).enumerate() {
                     match layout.weight_row(panel, index, outputs) {
                         Some(row) => weight_row(row, &mut column[..inputs]),
                         None => column.fill(0.0),
                     }
                 }
-                match dtype {
-                    Dtype::F32 | Dtype::Tf32 => pack_words(words, &columns, |[value]| value.to_bits()),
-                    Dtype::Bf16 => pack_words(words, &columns, bf16_pair),
-                    Dtype::Int8 => {
-                        let QuantisedPanel { scales, excesses } = quantised.expect("int8 has one for each panel");
+                match format {
+                    Format::F32 => pack_words(words, &columns, |[value]| value.to_bits()),
+                    Format::Bf16 => pack_words(words, &columns, bf16_pair),
+                    Format::F16 => {
+                        let units = units.expect("f16 has units for each panel");
+                        for (column, unit) in columns.chunks_exact_mut(stride).zip(units) {
+                            *unit = scale_to_f16(&mut column[..inputs]);
+                        }
+                        half_floats.convert_from_f32_slice(&columns);
+                        pack_words(words, &half_floats, f16_pair);
+                    }
+                    Format::Int8 => {
+                        let units = units.expect("int8 has units for each panel");
+                        let excesses = excesses.expect("int8 has excesses for each panel");
                         for (index, column) in columns.chunks_exact_mut(stride).enumerate() {
-                            (scales[index], excesses[index]) = quantise(&mut column[..inputs]);
+                            (units[index], excesses[index]) = quantise(&mut column[..inputs]);
                         }
                         let byte = |value: f32| value as i8 as u8;
                         pack_words(words, &columns, |values: [f32; 4]| u32::from_le_bytes(values.map(byte)));
@@ -126,7 +154,7 @@ impl PackedLinear {
         });
         let columns = (0..panels * PANEL).map(|index| layout.weight_row(index / PANEL, index % PANEL, outputs));
         let bias = bias.map(|bias| columns.map(|row| row.map_or(0.0, |row| bias[row])).collect());
-        Self { shape, weights, bias, quantised }
+        Self { shape, format, weights, bias, units, excesses }
     }
 
     /// Outputs per row: half the weight rows for [`Layout::Gated`].
@@ -144,20 +172,25 @@ impl PackedLinear {
         self.shape.layout
     }
 
-    /// In what numbers the weights are kept.
+    /// In what numbers the weights are asked for.
     pub fn dtype(&self) -> Dtype {
         self.shape.dtype
+    }
+
+    /// In what numbers they are kept.
+    pub(super) fn format(&self) -> Format {
+        self.format
     }
 
     /// Memory held, in bytes.
     pub fn bytes(&self) -> usize {
         let bias = self.bias.as_ref().map_or(0, |bias| size_of_val(&bias[..]));
-        self.weights.len() + bias + size_of_val(&self.quantised[..])
+        self.weights.len() + bias + size_of_val(&self.units[..]) + size_of_val(&self.excesses[..])
     }
 
     /// The words of some panels, in order.
     pub(super) fn panels(&self, panels: Range<usize>) -> &[u32] {
-        let size = self.shape.panel_words();
+        let size = self.shape.panel_words(self.format);
         &self.weights.words()[panels.start * size..panels.end * size]
     }
 
@@ -166,14 +199,19 @@ impl PackedLinear {
         self.bias.as_ref().map(|bias| bias[panel * PANEL..].first_chunk().expect("a panel has a bias for each column"))
     }
 
-    /// Scales and excesses of a panel, for int8.
-    pub(super) fn panel_quantised(&self, panel: usize) -> &QuantisedPanel {
-        &self.quantised[panel]
+    /// The units of a panel's columns, where the format has them.
+    pub(super) fn panel_units(&self, panel: usize) -> &[f32; PANEL] {
+        &self.units[panel]
+    }
+
+    /// What the offset of bytes adds to a panel's sums, for int8.
+    pub(super) fn panel_excesses(&self, panel: usize) -> &[i32; PANEL] {
+        &self.excesses[panel]
     }
 }
 
 /// Turns columns of `[32][stride]` into words of `N` inputs each.
-fn pack_words<const N: usize>(words: &mut [u32], columns: &[f32], word: impl Fn([f32; N]) -> u32) {
+fn pack_words<T: Copy, const N: usize>(words: &mut [u32], columns: &[T], word: impl Fn([T; N]) -> u32) {
     let stride = columns.len() / PANEL;
     for (index, words) in words.chunks_exact_mut(PANEL).enumerate() {
         for (column, packed) in words.iter_mut().enumerate() {
@@ -181,6 +219,13 @@ fn pack_words<const N: usize>(words: &mut [u32], columns: &[f32], word: impl Fn(
             *packed = word(std::array::from_fn(|input| columns[first + input]));
         }
     }
+}
+
+/// Scales the weights of a column by a power of two; returns their unit.
+fn scale_to_f16(column: &mut [f32]) -> f32 {
+    let (unit, inverse) = f16_scales(magnitude(column), F16_WEIGHT_EXPONENT);
+    column.iter_mut().for_each(|weight| *weight *= inverse);
+    unit
 }
 
 /// Replaces the weights of a column by integers; returns their unit and what the rows' offset adds to a sum.
@@ -200,19 +245,24 @@ mod tests {
     use super::super::GateHalf;
     use super::*;
 
-    fn packed(layout: Layout, outputs: usize, inputs: usize, dtype: Dtype) -> PackedLinear {
+    fn packed(layout: Layout, outputs: usize, inputs: usize, format: Format) -> PackedLinear {
+        let dtype = match format {
+            Format::F32 => Dtype::F32,
+            Format::Bf16 | Format::F16 => Dtype::Bf16,
+            Format::Int8 => Dtype::Int8,
+        };
         let fill = |row: usize, values: &mut [f32]| {
             assert_eq!(values.len(), inputs);
             for (input, value) in values.iter_mut().enumerate() {
                 *value = (row * 1000 + input) as f32 + 1.0;
             }
         };
-        PackedLinear::pack(Shape { layout, outputs, inputs, dtype }, fill, None, &ThreadPool::new(2))
+        PackedLinear::pack_in(format, Shape { layout, outputs, inputs, dtype }, fill, None, &ThreadPool::new(2))
     }
 
     #[test]
     fn a_plain_panel_holds_its_columns_input_by_input() {
-        let linear = packed(Layout::Plain, 40, 3, Dtype::F32);
+        let linear = packed(Layout::Plain, 40, 3, Format::F32);
         let panels = linear.panels(0..2);
         assert_eq!(panels.as_ptr() as usize % 64, 0);
         for (index, word) in panels.iter().enumerate() {
@@ -225,7 +275,7 @@ mod tests {
     #[test]
     fn a_gated_panel_holds_gates_then_values() {
         for (half, gate_row, value_row) in [(GateHalf::First, 0, 20), (GateHalf::Second, 20, 0)] {
-            let linear = packed(Layout::Gated(half), 20, 2, Dtype::F32);
+            let linear = packed(Layout::Gated(half), 20, 2, Format::F32);
             let panels = linear.panels(0..2);
             for (index, word) in panels.iter().enumerate() {
                 let (panel, input, column) = (index / 64, index / 32 % 2, index % 32);
@@ -238,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_word_of_bf16_holds_two_inputs_the_first_above() {
-        let linear = packed(Layout::Plain, 2, 3, Dtype::Bf16);
+        let linear = packed(Layout::Plain, 2, 3, Format::Bf16);
         let words = linear.panels(0..1);
         let halves = |word: u32| [f32::from_bits(word & 0xffff_0000), f32::from_bits(word << 16)];
         // 1001 to 1003 are rounded to eight bits.
@@ -248,24 +298,42 @@ mod tests {
     }
 
     #[test]
+    fn a_word_of_f16_holds_two_inputs_the_first_below_in_units_of_their_column() {
+        let linear = packed(Layout::Plain, 2, 3, Format::F16);
+        let (words, units) = (linear.panels(0..1), linear.panel_units(0));
+        // 1 to 3 and 1001 to 1003, below 16.
+        assert_eq!(units[..2], [0.25, 64.0]);
+        for (column, values) in [[1.0, 2.0, 3.0, 0.0], [1001.0, 1002.0, 1003.0, 0.0]].iter().enumerate() {
+            let halves = [words[column], words[32 + column]].map(|word| [word as u16, (word >> 16) as u16]);
+            let numbers = halves.as_flattened().iter().map(|bits| f16::from_bits(*bits).to_f32() * units[column]);
+            assert!(numbers.eq(values.iter().copied()), "column {column}");
+        }
+        assert_eq!(words.len(), 2 * 32);
+    }
+
+    #[test]
     fn a_word_of_int8_holds_four_inputs() {
-        let linear = packed(Layout::Plain, 1, 5, Dtype::Int8);
+        let linear = packed(Layout::Plain, 1, 5, Format::Int8);
         let words = linear.panels(0..1);
         // 1 to 5 in units of 5/127.
         assert_eq!(words[0].to_le_bytes(), [25, 51, 76, 102]);
         assert_eq!(words[32].to_le_bytes(), [127, 0, 0, 0]);
-        let panel = linear.panel_quantised(0);
-        assert_eq!((panel.scales[0], panel.excesses[0]), (5.0 / 127.0, 128 * (25 + 51 + 76 + 102 + 127)));
+        assert_eq!(
+            (linear.panel_units(0)[0], linear.panel_excesses(0)[0]),
+            (5.0 / 127.0, 128 * (25 + 51 + 76 + 102 + 127))
+        );
     }
 
     #[test]
     fn bytes_count_everything_held() {
         let pool = ThreadPool::new(1);
         let shape = Shape { layout: Layout::Plain, outputs: 33, inputs: 5, dtype: Dtype::F32 };
-        for (dtype, bytes) in [(Dtype::F32, 5 * 4), (Dtype::Bf16, 3 * 4), (Dtype::Int8, 2 * 4 + 8)] {
+        let formats =
+            [(Format::F32, 5 * 4), (Format::Bf16, 3 * 4), (Format::F16, 3 * 4 + 4), (Format::Int8, 2 * 4 + 8)];
+        for (format, bytes) in formats {
             let fill = |_: usize, values: &mut [f32]| values.fill(1.0);
-            let linear = PackedLinear::pack(Shape { dtype, ..shape }, fill, Some(&[0.5; 33]), &pool);
-            assert_eq!(linear.bytes(), 64 * (bytes + 4), "{dtype}");
+            let linear = PackedLinear::pack_in(format, shape, fill, Some(&[0.5; 33]), &pool);
+            assert_eq!(linear.bytes(), 64 * (bytes + 4), "{format:?}");
         }
     }
 }

@@ -1,4 +1,6 @@
-//! How values become bf16 or int8; what a weight and what a row lose is decided here and nowhere else.
+//! How values become bf16, f16 or int8; what a weight and what a row lose is decided here and nowhere else.
+
+use half::f16;
 
 /// The largest quantised value; the range is symmetric, so that a sign costs nothing.
 pub(super) const MOST: f32 = 127.0;
@@ -6,6 +8,17 @@ pub(super) const MOST: f32 = 127.0;
 pub(super) const OFFSET: i32 = 128;
 /// Inputs of a product whose sum of bytes times weights still fits an `i32`.
 pub const MOST_INT8_INPUTS: usize = i32::MAX as usize / (255 * 127);
+
+/// Multiply-adds of a chain of f16.
+///
+/// Its partial sums grow as the root of their number, and each is rounded to 2^-12.3 of itself in the mean square: 64 of
+/// them are off by 2^-9.8 of their sum, where rounding both operands to bf16 costs 2^-8.8.
+pub(super) const F16_CHAIN: usize = 64;
+/// Rows become f16 below 2 to this power, and weights below 2 to the other: a chain's sums then stay below 2^15, half of
+/// what f16 can hold.
+pub(super) const F16_ROW_EXPONENT: u32 = 5;
+pub(super) const F16_WEIGHT_EXPONENT: u32 = 4;
+const _: () = assert!(F16_CHAIN << (F16_ROW_EXPONENT + F16_WEIGHT_EXPONENT) <= 1 << 15);
 
 /// The nearest bf16, ties to even, as the bits of an f32; zero for what is subnormal, as the instruction for pairs has it.
 #[inline(always)]
@@ -23,6 +36,25 @@ pub(super) fn bf16_bits(value: f32) -> u32 {
 #[inline(always)]
 pub(super) fn bf16_pair([first, second]: [f32; 2]) -> u32 {
     bf16_bits(first) | bf16_bits(second) >> 16
+}
+
+/// A word of two f16, the first below.
+#[inline(always)]
+pub(super) fn f16_pair([first, second]: [f16; 2]) -> u32 {
+    u32::from(first.to_bits()) | u32::from(second.to_bits()) << 16
+}
+
+/// The unit, a power of two, in which values of at most this magnitude are below 2 to the exponent, and its inverse.
+///
+/// The magnitude may be infinite or NaN: such values stay what they are.
+#[inline(always)]
+pub(super) fn f16_scales(magnitude: f32, exponent: u32) -> (f32, f32) {
+    const BIAS: u32 = 127;
+    // A number with this exponent is below 2^(exponent + 1).
+    let of_magnitude = (magnitude.to_bits() >> 23) + 1;
+    // Both powers are normal numbers; values near the smallest ones stay further below.
+    let inverse = (2 * BIAS + exponent - of_magnitude).min(2 * BIAS - 1);
+    (f32::from_bits((2 * BIAS - inverse) << 23), f32::from_bits(inverse << 23))
 }
 
 /// Scale and inverse scale of values of at most this magnitude.
@@ -63,6 +95,20 @@ mod tests {
             let expected = if expected.is_subnormal() { 0f32.copysign(expected) } else { expected };
             let result = f32::from_bits(bf16_bits(value));
             assert!(result.to_bits() == expected.to_bits() || value.is_nan() && result.is_nan(), "{value}");
+        }
+    }
+
+    #[test]
+    fn powers_of_two_bring_values_just_below_their_bound() {
+        for bits in (0..0x7f80_0000).step_by(65_521) {
+            let value = f32::from_bits(bits);
+            let (unit, inverse) = f16_scales(value, F16_ROW_EXPONENT);
+            assert!(unit.is_normal() && inverse.is_normal() && unit * inverse == 1.0, "{value:e}");
+            let scaled = value * inverse;
+            assert!(scaled < 32.0 && (scaled >= 16.0 || value < 2f32.powi(-120)), "{value:e}: {scaled}");
+        }
+        for none in [f32::INFINITY, f32::NAN] {
+            assert!(!(none * f16_scales(none, F16_WEIGHT_EXPONENT).1).is_finite());
         }
     }
 

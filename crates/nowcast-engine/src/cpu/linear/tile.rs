@@ -4,6 +4,7 @@
 //! the last one is still on its way, so that no chain waits for another.
 
 use super::PANEL;
+use super::block::strips;
 use super::prefetch::Prefetch;
 use super::weights::Weights;
 use crate::cpu::vector::Vector;
@@ -33,11 +34,6 @@ pub(super) struct Tile {
 /// How often a tile of so many inputs fetches ahead.
 pub(super) const fn bursts<V: Vector>(depth: usize) -> usize {
     depth / UNROLL * strips::<V>()
-}
-
-/// Passes over the depth of a tile, two vectors of columns each.
-const fn strips<V: Vector>() -> usize {
-    PANEL / (2 * V::LANES)
 }
 
 impl Tile {

@@ -1,6 +1,7 @@
 //! AVX-512: sixteen lanes, 32 registers.
 
 use super::{Pairs, Vector};
+use half::f16;
 use std::arch::x86_64::*;
 
 /// One 512-bit register.
@@ -109,6 +110,13 @@ impl Vector for Avx512 {
             let upper = _mm512_and_si512(bits, _mm512_set1_epi32(0xffff_0000_u32 as i32));
             [upper, _mm512_slli_epi32::<16>(bits)].map(|half| Self(_mm512_castsi512_ps(half)))
         }
+    }
+
+    #[inline(always)]
+    fn to_half_floats(self, target: &mut [f16]) {
+        assert!(target.len() == Self::LANES);
+        // SAFETY: see the impl; the length was just checked.
+        unsafe { _mm256_storeu_si256(target.as_mut_ptr().cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0)) }
     }
 
     #[inline(always)]

@@ -3,8 +3,15 @@
 //! Values of the types that implement [`Vector`] are made only inside [`super::detect::InstructionSet::dispatch`],
 //! which knows that the processor has the instructions; that is what makes the arithmetic below safe to call.
 
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+
+mod half_floats;
 mod integers;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use half_floats::Avx512HalfFloats;
+pub(crate) use half_floats::{HalfFloats, PortableHalfFloats};
 #[cfg(target_arch = "aarch64")]
 pub(crate) use integers::NeonIntegers;
 #[cfg(target_arch = "x86_64")]
@@ -84,6 +91,16 @@ pub(crate) trait Vector: Copy {
     fn power_of_two(self) -> Self;
     /// The two bf16 that share each lane, the upper one first.
     fn halves(self) -> [Self; 2];
+    /// Writes the nearest f16 of every lane, ties to even.
+    ///
+    /// # Panics
+    /// If the slice is not as long as the vector.
+    #[inline(always)]
+    fn to_half_floats(self, target: &mut [f16]) {
+        let mut values = [0.0; 16];
+        self.to_slice(&mut values);
+        target.convert_from_f32_slice(&values[..Self::LANES]);
+    }
     /// Writes the columns of a square one after the other, as bits.
     #[inline(always)]
     fn transpose(rows: [&[f32; 8]; 8], columns: &mut [u32; 64]) {
