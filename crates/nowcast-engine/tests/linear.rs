@@ -151,7 +151,7 @@ impl Case {
     /// Operands are rounded as the dtype asks, and multiplied exactly. A sum of n products rounded at every step is off
     /// by at most n roundings of the sum of their magnitudes (two per product where the product is rounded as well);
     /// sums of integers are exact, and rounded once. The epilogue adds one rounding for each of its few operations. In f16
-    /// each of a chain's 64 sums is off by 2^-11, or by half of the smallest number, 2^-24.
+    /// each sum of a chain of 64, and that of two chains, is off by 2^-11, or by half of the smallest number, 2^-24.
     fn twin(&self, half: bool) -> Vec<(f64, f64)> {
         let (bias, input, addend) = (self.bias(), self.input(), self.addend());
         let stride = self.inputs + self.padding;
@@ -159,7 +159,7 @@ impl Case {
             self.weights().chunks(self.inputs).map(|weights| numbers(weights, self.dtype, half.then_some(4))).collect();
         let roundings = match self.dtype {
             Dtype::Int8 => 6.0,
-            Dtype::Bf16 if half => 64.0 * 2f64.powi(24 - 11) * 1.04 + (self.inputs / 128) as f64 + 8.0,
+            Dtype::Bf16 if half => 65.0 * 2f64.powi(24 - 11) * 1.04 + (self.inputs / 256) as f64 + 8.0,
             _ => 2.0 * (depth_block(self.inputs) + self.inputs / depth_block(self.inputs)) as f64 + 4.0,
         };
         let mut results = Vec::new();
@@ -167,9 +167,9 @@ impl Case {
             let x = &input[row * stride..][..self.inputs];
             let mean = x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / self.inputs as f64;
             let scale = if self.norm { 1.0 / (mean + f64::from(1e-5f32)).sqrt() } else { 1.0 };
-            let x = numbers(x, self.dtype, half.then_some(5));
-            // Values are below 1: a unit of f16's smallest number is at most 2^-24 * 2^-5 * 2^-4.
-            let smallest = if half { self.inputs as f64 * 2f64.powi(-25 - 9) * scale } else { 0.0 };
+            let x = numbers(x, self.dtype, half.then_some(4));
+            // Values are below 1: a unit of f16's smallest number is at most 2^-24 * 2^-4 * 2^-4.
+            let smallest = if half { self.inputs as f64 * 2f64.powi(-25 - 8) * scale } else { 0.0 };
             let dot = |index: usize| {
                 let (mut sum, mut magnitude) = (0.0, 0.0);
                 for (x, weight) in x.iter().zip(&weights[index]) {

@@ -21,7 +21,7 @@
 //! | `operand` | the rows of a call in the order in which the kernels read them |
 //! | `block` | what one task multiplies |
 //! | `float`, `tile`, `weights` | f32 and bf16 |
-//! | `half` | bf16 in f16 |
+//! | `half_float` | bf16 in f16 |
 //! | `integer` | int8 |
 //! | `prefetch` | weights fetched before they are read |
 //! | `narrow` | f32 layers of few inputs, in f64 |
@@ -31,7 +31,7 @@ mod block;
 mod call;
 mod epilogue;
 mod float;
-mod half;
+mod half_float;
 mod integer;
 mod layout;
 mod narrow;

@@ -5,6 +5,7 @@
 //! inputs for pairs of bf16 and f16), and `[block][tile][word of four inputs][row]` for int8. Norms and scales are found once for each row on the way.
 
 use super::block::GROUP;
+use super::half_float;
 use super::layout::Format;
 use super::norm::inverse_root_mean_square;
 use super::rounding::{
@@ -246,8 +247,8 @@ impl Part<'_> {
         let rows: [&[f32]; ROWS] =
             std::array::from_fn(|row| &input[(self.block.start + first + row) * stride..][..inputs]);
         let mut buffers = [[0.0; GROUP]; ROWS];
-        for start in (0..inputs).step_by(GROUP) {
-            let depth = GROUP.min(inputs - start);
+        for start in (0..inputs).step_by(W::GROUP) {
+            let depth = W::GROUP.min(inputs - start);
             let count = words_of(depth);
             let place = if W::GROUPED {
                 self.block.start * words_of(inputs) + words_of(start) * self.block.len() + first * count
@@ -300,12 +301,14 @@ fn units(scales: &mut [RowScales], of_row: impl Fn(usize) -> (f32, f32)) -> [f32
 trait RowWords {
     /// Inputs of a word.
     const INPUTS: usize;
+    /// Inputs of a group.
+    const GROUP: usize = GROUP;
     /// Whether words are others than the values.
     const COPIED: bool = true;
     /// Whether a group of inputs of all tiles comes before the next group, rather than all inputs of a tile.
     const GROUPED: bool = true;
 
-    /// Writes the words of at most [`GROUP`] values of a row of the tile, as the bits of f32; inputs behind their end are
+    /// Writes the words of at most [`RowWords::GROUP`] values of a row of the tile, as the bits of f32; inputs behind their end are
     /// zero.
     fn write<V: Vector>(&self, row: usize, values: &[f32], words: &mut [f32; GROUP]);
 }
@@ -367,11 +370,12 @@ impl RowWords for Paired {
 
 impl RowWords for HalfFloats {
     const INPUTS: usize = 2;
+    const GROUP: usize = half_float::GROUP;
 
     #[inline(always)]
     fn write<V: Vector>(&self, row: usize, values: &[f32], words: &mut [f32; GROUP]) {
         let inverse = self.inverse_units[row];
-        let (mut scaled, mut numbers) = ([0.0; GROUP], [f16::ZERO; GROUP]);
+        let (mut scaled, mut numbers) = ([0.0; half_float::GROUP], [f16::ZERO; half_float::GROUP]);
         for (scaled, value) in scaled.iter_mut().zip(values) {
             *scaled = value * inverse;
         }

@@ -14,11 +14,13 @@ pub const MOST_INT8_INPUTS: usize = i32::MAX as usize / (255 * 127);
 /// Its partial sums grow as the root of their number, and each is rounded to 2^-12.3 of itself in the mean square: 64 of
 /// them are off by 2^-9.8 of their sum, where rounding both operands to bf16 costs 2^-8.8.
 pub(super) const F16_CHAIN: usize = 64;
-/// Rows become f16 below 2 to this power, and weights below 2 to the other: a chain's sums then stay below 2^15, half of
-/// what f16 can hold.
-pub(super) const F16_ROW_EXPONENT: u32 = 5;
+/// Chains that are added in f16, which costs one rounding more.
+pub(super) const F16_CHAINS: usize = 2;
+/// Rows become f16 below 2 to this power, and weights below 2 to the other: sums then stay below 2^15, half of what f16 can
+/// hold.
+pub(super) const F16_ROW_EXPONENT: u32 = 4;
 pub(super) const F16_WEIGHT_EXPONENT: u32 = 4;
-const _: () = assert!(F16_CHAIN << (F16_ROW_EXPONENT + F16_WEIGHT_EXPONENT) <= 1 << 15);
+const _: () = assert!((F16_CHAINS * F16_CHAIN) << (F16_ROW_EXPONENT + F16_WEIGHT_EXPONENT) <= 1 << 15);
 
 /// The nearest bf16, ties to even, as the bits of an f32; zero for what is subnormal, as the instruction for pairs has it.
 #[inline(always)]
@@ -105,7 +107,7 @@ mod tests {
             let (unit, inverse) = f16_scales(value, F16_ROW_EXPONENT);
             assert!(unit.is_normal() && inverse.is_normal() && unit * inverse == 1.0, "{value:e}");
             let scaled = value * inverse;
-            assert!(scaled < 32.0 && (scaled >= 16.0 || value < 2f32.powi(-120)), "{value:e}: {scaled}");
+            assert!(scaled < 16.0 && (scaled >= 8.0 || value < 2f32.powi(-120)), "{value:e}: {scaled}");
         }
         for none in [f32::INFINITY, f32::NAN] {
             assert!(!(none * f16_scales(none, F16_WEIGHT_EXPONENT).1).is_finite());

@@ -30,6 +30,9 @@ pub(crate) trait HalfFloats: Copy {
     /// `self * factor + addend` of each f16, with one rounding; subnormals count.
     fn mul_add(self, factor: Self, addend: Self) -> Self;
 
+    /// `self + other` of each f16.
+    fn add(self, other: Self) -> Self;
+
     /// The numbers in order: those of the first half of the words, then those of the second.
     fn widened(self) -> [Self::Floats; 2];
 
@@ -42,6 +45,9 @@ pub(crate) trait HalfFloats: Copy {
 pub(crate) struct PortableHalfFloats([u32; 8]);
 
 impl PortableHalfFloats {
+    /// A word of two ones.
+    const ONES: u32 = 0x3c00_3c00;
+
     /// The numbers of a word.
     fn numbers(word: u32) -> [f32; 2] {
         [word as u16, (word >> 16) as u16].map(|bits| f16::from_bits(bits).to_f32())
@@ -85,6 +91,11 @@ impl HalfFloats for PortableHalfFloats {
             let sum = |half: usize| u32::from(nearest_f16(a[half] * b[half] + c[half]).to_bits());
             sum(0) | sum(1) << 16
         }))
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        self.mul_add(Self::splat(Self::ONES), other)
     }
 
     #[inline(always)]
@@ -136,6 +147,12 @@ impl HalfFloats for Avx512HalfFloats {
     fn mul_add(self, factor: Self, addend: Self) -> Self {
         // SAFETY: see the impl.
         Self(unsafe { _mm512_fmadd_ph(self.0, factor.0, addend.0) })
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        // SAFETY: see the impl.
+        Self(unsafe { _mm512_add_ph(self.0, other.0) })
     }
 
     #[inline(always)]
@@ -212,13 +229,13 @@ mod tests {
                 let operands = [0, 1, 2].map(|operand| words(3 * place + operand));
                 // SAFETY: there are as many words as the largest vector has.
                 let [a, b, c] = operands.each_ref().map(|words| unsafe { H::load(words.as_ptr()) });
-                let found = values(a.mul_add(b, c).widened());
+                let found = values(a.mul_add(b, c).add(b).widened());
                 let sums = values([H::add_neighbours(c.widened()); 2]);
                 for first in (0..H::Floats::LANES).step_by(8) {
                     // SAFETY: as above; a plain vector has eight.
                     let [a, b, c] =
                         operands.each_ref().map(|words| unsafe { PortableHalfFloats::load(words[first..].as_ptr()) });
-                    let plain = values(a.mul_add(b, c).widened());
+                    let plain = values(a.mul_add(b, c).add(b).widened());
                     let plain_sums = values([PortableHalfFloats::add_neighbours(c.widened()); 2]);
                     let same = |found: &[f32], plain: &[f32]| {
                         found.iter().zip(plain).all(|(found, plain)| {

@@ -1,13 +1,13 @@
 //! Products in f16, where the processor multiplies twice as many of them at a time: chains short enough that their
-//! rounding stays below that of bf16, added up in f32.
+//! rounding stays below that of bf16, added in pairs, and the pairs in f32.
 //!
 //! Rows and weights are scaled by powers of two, so that no sum of a chain can leave the range of f16.
 
 use super::PANEL;
-use super::block::{Block, GROUP, strips};
+use super::block::{Block, strips};
 use super::operand::{BLOCK_ROWS, MOST_TILE_ROWS, Tiles};
 use super::prefetch::{Prefetch, Share};
-use super::rounding::F16_CHAIN;
+use super::rounding::{F16_CHAIN, F16_CHAINS};
 use crate::cpu::detect::HalfKernel;
 use crate::cpu::vector::{HalfFloats, Vector};
 
@@ -17,8 +17,8 @@ const UNROLL: usize = 4;
 /// Inputs of a word.
 const PER_WORD: usize = 2;
 
-// A group is one chain: a word's two inputs belong to sums of their own.
-const _: () = assert!(GROUP == PER_WORD * F16_CHAIN);
+/// Inputs whose sums in f16 are added up in f32: their weights are as many bytes as a group of f32.
+pub(super) const GROUP: usize = PER_WORD * F16_CHAINS * F16_CHAIN;
 
 /// The sums of one row and panel: for each column those of the first and of the second inputs of its words.
 type RowSums = [f32; 2 * PANEL];
@@ -35,7 +35,7 @@ impl HalfKernel for Block<'_> {
         let left = operand.block(rows.start, inputs);
         let scales = operand.scales(rows.clone());
         let tiles = Tiles::of::<H::Floats>(count);
-        let bursts = F16_CHAIN / UNROLL * strips::<H::Floats>();
+        let bursts = GROUP / PER_WORD / UNROLL * strips::<H::Floats>();
         let share = Share::of(GROUP, PER_WORD, tiles.count, bursts);
         let words_of = |inputs: usize| inputs.div_ceil(PER_WORD);
         let mut sums = Sums([[0.0; 2 * PANEL]; BLOCK_ROWS]);
@@ -79,13 +79,13 @@ fn numbers<H: HalfFloats>(sums: &RowSums, units: &[f32; PANEL]) -> [f32; PANEL] 
     numbers
 }
 
-/// `sums[rows][32][2] += left * right`: one chain for each of a word's two inputs.
+/// `sums[rows][32][2] += left * right`: chains of their own for each of a word's two inputs.
 struct Tile<'a> {
     /// `[depth][rows]`
     left: &'a [u32],
-    /// `[depth][32]`, at most [`F16_CHAIN`] words deep.
+    /// `[depth][32]`, at most a group deep.
     right: &'a [u32],
-    /// Whether the chain replaces the sums.
+    /// Whether the chains replace the sums.
     replace: bool,
     /// What it fetches meanwhile.
     prefetch: Prefetch,
@@ -113,26 +113,20 @@ impl Tile<'_> {
         let depth = self.right.len() / PANEL;
         assert!(self.left.len() == depth * ROWS);
         let mut prefetch = self.prefetch;
-        let halves = prefetch.halves();
         for strip in 0..strips::<H::Floats>() {
             let column = strip * 2 * lanes;
-            let mut chains = [[H::zero(); 2]; ROWS];
-            let mut left = self.left.as_ptr();
-            let mut right = self.right.as_ptr().wrapping_add(column);
+            let left = self.left.as_ptr();
+            let right = self.right[column..].as_ptr();
+            let first = depth.min(F16_CHAIN);
             // SAFETY: `right` has `depth` rows of a panel and `left` as many of `ROWS` words, as just asserted.
-            unsafe {
-                for _ in 0..depth / UNROLL {
-                    for lines in halves {
-                        prefetch.fetch::<H::Floats>(lines);
-                        for _ in 0..UNROLL / 2 {
-                            add_word(&mut chains, left, right);
-                            (left, right) = (left.add(ROWS), right.wrapping_add(PANEL));
-                        }
-                    }
-                }
-                for _ in 0..depth % UNROLL {
-                    add_word(&mut chains, left, right);
-                    (left, right) = (left.add(ROWS), right.wrapping_add(PANEL));
+            let mut chains = unsafe { chain::<H, ROWS>(left, right, first, &mut prefetch) };
+            if depth > first {
+                // SAFETY: as above; the first chain's words lie within.
+                let second = unsafe {
+                    chain::<H, ROWS>(left.add(first * ROWS), right.add(first * PANEL), depth - first, &mut prefetch)
+                };
+                for (chains, second) in chains.iter_mut().zip(&second) {
+                    *chains = [chains[0].add(second[0]), chains[1].add(second[1])];
                 }
             }
             for (sums, chains) in sums.iter_mut().zip(chains) {
@@ -148,18 +142,50 @@ impl Tile<'_> {
     }
 }
 
+/// The sums of `depth` words of every row and two vectors of columns.
+///
+/// # Safety
+/// Both operands must be readable.
+#[inline(always)]
+unsafe fn chain<H: HalfFloats, const ROWS: usize>(
+    mut left: *const u32,
+    mut right: *const u32,
+    depth: usize,
+    prefetch: &mut Prefetch,
+) -> [[H; 2]; ROWS] {
+    let halves = prefetch.halves();
+    let mut sums = [[H::zero(); 2]; ROWS];
+    // SAFETY: every step lies inside the depth, which the caller vouches for.
+    unsafe {
+        for _ in 0..depth / UNROLL {
+            for lines in halves {
+                prefetch.fetch::<H::Floats>(lines);
+                for _ in 0..UNROLL / 2 {
+                    add_word(&mut sums, left, right);
+                    (left, right) = (left.add(ROWS), right.wrapping_add(PANEL));
+                }
+            }
+        }
+        for _ in 0..depth % UNROLL {
+            add_word(&mut sums, left, right);
+            (left, right) = (left.add(ROWS), right.wrapping_add(PANEL));
+        }
+    }
+    sums
+}
+
 /// Adds the products of one word of every row and two vectors of columns.
 ///
 /// # Safety
 /// Both operands must be readable.
 #[inline(always)]
-unsafe fn add_word<H: HalfFloats, const ROWS: usize>(chains: &mut [[H; 2]; ROWS], left: *const u32, right: *const u32) {
+unsafe fn add_word<H: HalfFloats, const ROWS: usize>(sums: &mut [[H; 2]; ROWS], left: *const u32, right: *const u32) {
     // SAFETY: the caller vouches for both operands.
     unsafe {
         let weights = [H::load(right), H::load(right.add(H::Floats::LANES))];
-        for (row, chains) in chains.iter_mut().enumerate() {
+        for (row, sums) in sums.iter_mut().enumerate() {
             let pair = H::splat(*left.add(row));
-            *chains = [pair.mul_add(weights[0], chains[0]), pair.mul_add(weights[1], chains[1])];
+            *sums = [pair.mul_add(weights[0], sums[0]), pair.mul_add(weights[1], sums[1])];
         }
     }
 }
@@ -250,7 +276,7 @@ mod tests {
             let (input, weights) = (vec![value; INPUTS], vec![-1.999_999_9; OUTPUTS * INPUTS]);
             let results = products(Format::F16, &input, &weights);
             check_that_twins_agree(&results);
-            // Sums are the same product one to 64 times: exact.
+            // Sums are the same product one to 128 times: exact.
             assert!(results[0].iter().all(|result| *result == INPUTS as f32 * rounded * -2.0), "{value:e}");
         }
     }
@@ -263,7 +289,7 @@ mod tests {
         weights.chunks_exact_mut(INPUTS).for_each(|column| column[200] = 1.0);
         let results = products(Format::F16, &input, &weights);
         check_that_twins_agree(&results);
-        // Rows are below 2^5, so that their last place is at least 2^-24 of a thirty-second of the largest.
-        assert!(results[0].iter().all(|result| (result - input[200]).abs() <= 2f32.powi(-25 - 4)));
+        // Rows are below 2^4, so that their last place is at least 2^-24 of a sixteenth of the largest.
+        assert!(results[0].iter().all(|result| (result - input[200]).abs() <= 2f32.powi(-25 - 3)));
     }
 }
