@@ -8,15 +8,12 @@ use super::block::GROUP;
 use super::half_float;
 use super::layout::Format;
 use super::norm::inverse_root_mean_square;
-use super::rounding::{
-    F16_ROW_EXPONENT, OFFSET, bf16_bits, bf16_pair, f16_pair, f16_scales, int8_scales, magnitude, quantised,
-};
+use super::rounding::{F16_ROW_EXPONENT, OFFSET, bf16_bits, bf16_pair, f16_scales, int8_scales, magnitude, quantised};
 use crate::cpu::detect::{InstructionSet, Kernel};
 use crate::cpu::disjoint::Disjoint;
 use crate::cpu::memory::Pages;
 use crate::cpu::pool::ThreadPool;
 use crate::cpu::vector::Vector;
-use half::f16;
 use std::ops::Range;
 
 /// The most rows of a block.
@@ -374,16 +371,11 @@ impl RowWords for HalfFloats {
 
     #[inline(always)]
     fn write<V: Vector>(&self, row: usize, values: &[f32], words: &mut [f32; GROUP]) {
-        let inverse = self.inverse_units[row];
-        let (mut scaled, mut numbers) = ([0.0; half_float::GROUP], [f16::ZERO; half_float::GROUP]);
-        for (scaled, value) in scaled.iter_mut().zip(values) {
-            *scaled = value * inverse;
-        }
-        for (scaled, numbers) in scaled.chunks_exact(V::LANES).zip(numbers.chunks_exact_mut(V::LANES)) {
-            V::from_slice(scaled).to_half_floats(numbers);
-        }
-        for (word, pair) in words.iter_mut().zip(numbers.as_chunks::<2>().0) {
-            *word = f32::from_bits(f16_pair(*pair));
+        let inverse = V::splat(self.inverse_units[row]);
+        for (values, words) in values.chunks(V::LANES).zip(words.chunks_exact_mut(V::LANES / 2)) {
+            // SAFETY: so many values are there.
+            let values = unsafe { V::load_first(values.as_ptr(), values.len()) };
+            values.mul(inverse).to_half_floats(words);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! AVX-512: sixteen lanes, 32 registers.
 
 use super::{Pairs, Vector};
-use half::f16;
 use std::arch::x86_64::*;
 
 /// One 512-bit register.
@@ -113,10 +112,10 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    fn to_half_floats(self, target: &mut [f16]) {
-        assert!(target.len() == Self::LANES);
+    fn to_half_floats(self, words: &mut [f32]) {
+        assert!(words.len() >= Self::LANES / 2);
         // SAFETY: see the impl; the length was just checked.
-        unsafe { _mm256_storeu_si256(target.as_mut_ptr().cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0)) }
+        unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0)) }
     }
 
     #[inline(always)]

@@ -4,7 +4,6 @@
 //! which knows that the processor has the instructions; that is what makes the arithmetic below safe to call.
 
 use half::f16;
-use half::slice::HalfFloatSliceExt;
 
 mod half_floats;
 mod integers;
@@ -91,15 +90,18 @@ pub(crate) trait Vector: Copy {
     fn power_of_two(self) -> Self;
     /// The two bf16 that share each lane, the upper one first.
     fn halves(self) -> [Self; 2];
-    /// Writes the nearest f16 of every lane, ties to even.
+    /// Writes the nearest f16 of every lane, ties to even: two to a word of 32 bits, the first below.
     ///
     /// # Panics
-    /// If the slice is not as long as the vector.
+    /// If the slice has fewer than half as many words as there are lanes.
     #[inline(always)]
-    fn to_half_floats(self, target: &mut [f16]) {
+    fn to_half_floats(self, words: &mut [f32]) {
         let mut values = [0.0; 16];
         self.to_slice(&mut values);
-        target.convert_from_f32_slice(&values[..Self::LANES]);
+        for (word, pair) in words[..Self::LANES / 2].iter_mut().zip(values.as_chunks::<2>().0) {
+            let [first, second] = pair.map(|value| u32::from(f16::from_f32(value).to_bits()));
+            *word = f32::from_bits(first | second << 16);
+        }
     }
     /// Writes the columns of a square one after the other, as bits.
     #[inline(always)]
