@@ -10,7 +10,8 @@ pub enum Dtype {
     F32,
     /// Eleven bits of mantissa, as the TF32 of GPUs; half the bytes of f32.
     Tf32,
-    /// The upper half of an f32: eight bits of mantissa, the same range. Half the bytes of f32.
+    /// The upper half of an f32: eight bits of mantissa, the same range. Half the bytes of f32. A processor that multiplies
+    /// f16 faster computes in those, scaled: eleven bits.
     Bf16,
     /// Integers of 8 bits: one scale for each output of the matrix, and one for each row, found as it comes. A quarter
     /// of the bytes of f32.

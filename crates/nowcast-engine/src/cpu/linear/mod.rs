@@ -9,8 +9,8 @@
 //! - bf16: weights and rows are rounded, ties to even, and then multiplied as f32. Products of two bf16 are exact, so
 //!   the sums have the same digits on every instruction set.
 //!   Where the processor multiplies f16 twice as fast, bf16 is computed in those instead: weights and rows are scaled by
-//!   powers of two and rounded to eleven bits, and chains of [`rounding::F16_CHAIN`] multiply-adds in f16 are added up in
-//!   f32. The digits are others, and nearer.
+//!   powers of two and rounded to eleven bits, and short chains of multiply-adds in f16 are added up in f32. The digits are
+//!   others, and nearer.
 //! - int8: weights have one scale for each output, rows one each; sums of integers are exact.
 //!
 //! | file | what it owns |
