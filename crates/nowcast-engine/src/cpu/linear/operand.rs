@@ -2,7 +2,8 @@
 //!
 //! Rows are cut into blocks, and blocks into register tiles. The values of a tile lie input by input, so that a kernel
 //! reads one stream instead of one for each row: `[block][group of inputs][tile][input][row]` for floats (a word of two
-//! inputs for pairs of bf16 and f16), and `[block][tile][word of four inputs][row]` for int8. Norms and scales are found once for each row on the way.
+//! inputs for pairs of bf16 and f16), and `[block][tile][word of four inputs][row]` for int8. Norms and scales are found
+//! once for each row on the way.
 
 use super::block::GROUP;
 use super::half_float;
@@ -305,8 +306,8 @@ trait RowWords {
     /// Whether a group of inputs of all tiles comes before the next group, rather than all inputs of a tile.
     const GROUPED: bool = true;
 
-    /// Writes the words of at most [`RowWords::GROUP`] values of a row of the tile, as the bits of f32; inputs behind their end are
-    /// zero.
+    /// Writes the words of at most [`RowWords::GROUP`] values of a row of the tile, as the bits of f32; inputs behind their
+    /// end are zero.
     fn write<V: Vector>(&self, row: usize, values: &[f32], words: &mut [f32; GROUP]);
 }
 
