@@ -17,7 +17,8 @@ pub const ENVIRONMENT_VARIABLE: &str = "NOWCAST_CPU";
 
 /// A piece of work that is compiled once per instruction set.
 ///
-/// Everything `run` calls must be `#[inline(always)]`, or it is compiled for the least processor.
+/// Everything `run` calls must be `#[inline(always)]`, or it is compiled for the least processor; closures and iterators that
+/// hand on vectors cannot be.
 pub(crate) trait Kernel {
     /// Does the work with vectors of type `V`.
     fn run<V: Vector>(self);
@@ -105,7 +106,7 @@ impl InstructionSet {
         }
     }
 
-    /// Whether a product is added with one rounding: all such sets give the same digits.
+    /// Whether a product is added with one rounding: all such sets give the same digits, but for bf16 where it is f16.
     pub fn is_fused(self) -> bool {
         self != Self::PORTABLE
     }
