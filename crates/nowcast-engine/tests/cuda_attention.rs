@@ -9,12 +9,13 @@ use std::sync::Arc;
 use devices::devices;
 use nowcast_engine::check::{live, projecting};
 use nowcast_engine::device::{Device, Launch};
+use nowcast_engine::dtype::Dtype;
 use nowcast_engine::extent::{Live, Rows};
 use nowcast_engine::kv_cache::{CacheShape, LayerCache};
 use nowcast_engine::operation::{self, CachePart, Operation, Tokens};
 use nowcast_engine::plan::{Element, PlanBuilder, Section, Tensor};
 use nowcast_engine::token_sampling::TokenSampling;
-use nowcast_engine::weights::WeightList;
+use nowcast_engine::weights::{Activation, LinearSource, WeightList};
 
 /// A context that attends to itself, and paths that attend to it and to their own tokens.
 #[derive(Clone, Copy)]
@@ -28,6 +29,8 @@ struct Case {
     /// Own tokens of each path.
     tokens: usize,
     hidden: usize,
+    /// Of the products beside which attention stands.
+    dtype: Dtype,
 }
 
 /// What a device answers: all tokens of the context, its last one, and the own tokens of every path.
@@ -99,7 +102,8 @@ impl Case {
             hidden,
         }));
         plan.keep(paths_output);
-        let list = WeightList::default();
+        let mut list = WeightList::default();
+        list.linear(product(self.dtype));
         let mut executable = device.load(list).unwrap().prepare(Arc::new(plan.finish().unwrap())).unwrap();
         let rows = |outer: usize, tokens: usize, value: &dyn Fn(usize, usize, usize, usize) -> f32| -> Vec<f32> {
             let mut values = Vec::new();
@@ -133,15 +137,29 @@ impl Case {
         let scores: Vec<f64> = keys.iter().map(|key| products(key).iter().sum()).collect();
         let sizes = keys.iter().map(|key| products(key).iter().map(|p| p.abs()).sum::<f64>()).fold(0.0, f64::max);
         let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let spread = largest - scores.iter().copied().fold(f64::INFINITY, f64::min);
         let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
         let sum: f64 = weights.iter().sum();
-        // A score is a chain over the head; two of them make an exponent, whose exponential is off by two units; every
-        // chunk is rescaled once more, and weights and values are added key by key.
-        let exponent = 2.0 * (self.head_dim as f64 + 2.0) * unit * sizes + largest.abs() * 4.0 * unit;
-        let relative = exponent + (4.0 + 3.0 * (keys.len() as f64 / 64.0 + 4.0) + 64.0) * unit;
+        // Two roundings of operands; f32 also drops the product of what both leave. A chain of 32 rounds towards zero in
+        // every round.
+        let (operands, rounds) = match self.dtype {
+            Dtype::F32 => (3.0 * 2f64.powi(-22), 6.0),
+            _ => (2.0 * 2f64.powi(-11), 2.0),
+        };
+        let product = operands * 1.01 + rounds * 2f64.powi(-23);
+        let links = self.head_dim.div_ceil(32) as f64;
+        // Two scores make an exponent, whose difference, factor and product are rounded once each; the power of two is within
+        // 2^-22.
+        let exponent = 2.0 * (product + links * unit) * sizes + 3.0 * spread * unit + 2f64.powi(-22);
+        // A chunk's exponents are added in a tree of eight levels and its values in two chains; every chunk, and eight own
+        // keys, are scaled by a power and added.
+        let chunks = (keys.len() / 64 + 2 + self.tokens.div_ceil(8)) as f64;
+        let relative = exponent + product + (8.0 + 2.0) * unit + chunks * (2f64.powi(-22) + 3.0 * unit);
         let component = |column: usize| {
             let parts = || weights.iter().zip(values).map(move |(weight, value)| weight / sum * value[column]);
-            (parts().sum(), 2.0 * relative * parts().map(f64::abs).sum::<f64>())
+            // The rest of an exponent is a multiple of 2^-36, that of a value of 2^-36 of the chunk's largest one.
+            let smallest = 2.0 * 2f64.powi(-36) * values.iter().map(|value| value[column].abs()).sum::<f64>();
+            (parts().sum(), 2.0 * relative * parts().map(f64::abs).sum::<f64>() + smallest)
         };
         (0..self.head_dim).map(component).collect()
     }
@@ -191,6 +209,19 @@ impl Case {
     }
 }
 
+/// A product that nobody asks for.
+fn product(dtype: Dtype) -> LinearSource<'static> {
+    LinearSource {
+        rows: 8,
+        inputs: 64,
+        bias: None,
+        activation: Activation::None,
+        dtype,
+        open: Box::new(|| Box::new(|_, out| out.fill(1.0))),
+        packed: Box::new(|| ()),
+    }
+}
+
 /// A number between -1 and 1 that shows no pattern.
 fn scattered(index: usize, salt: usize) -> f32 {
     let mut bits = (index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (salt as u64 + 1).wrapping_mul(0xD1B5_4A32);
@@ -227,8 +258,17 @@ fn compare(case: Case) {
     }
 }
 
-const PLAIN: Case =
-    Case { heads: 2, head_dim: 64, series: 2, capacity: 72, context: 70, samples: 1, tokens: 1, hidden: 0 };
+const PLAIN: Case = Case {
+    heads: 2,
+    head_dim: 64,
+    series: 2,
+    capacity: 72,
+    context: 70,
+    samples: 1,
+    tokens: 1,
+    hidden: 0,
+    dtype: Dtype::F32,
+};
 
 #[test]
 fn contexts_of_one_chunk_and_of_several() {
@@ -237,11 +277,39 @@ fn contexts_of_one_chunk_and_of_several() {
     compare(Case { heads: 1, series: 1, capacity: 201, context: 200, ..PLAIN });
 }
 
+/// So many blocks that each goes through one or two chunks at once.
+#[test]
+fn many_heads_and_series() {
+    let many = Case { heads: 15, head_dim: 4, series: 3, ..PLAIN };
+    compare(Case { capacity: 18, context: 18, ..many });
+    compare(Case { capacity: 68, context: 68, tokens: 3, ..many });
+}
+
+#[test]
+fn beside_narrow_products() {
+    compare(Case { dtype: Dtype::Tf32, ..PLAIN });
+    compare(Case {
+        dtype: Dtype::Bf16,
+        heads: 1,
+        head_dim: 52,
+        series: 1,
+        capacity: 201,
+        context: 200,
+        tokens: 11,
+        ..PLAIN
+    });
+    compare(Case { dtype: Dtype::Tf32, heads: 1, head_dim: 128, series: 1, ..PLAIN });
+    compare(Case { dtype: Dtype::Bf16, heads: 1, head_dim: 208, series: 1, ..PLAIN });
+}
+
 #[test]
 fn heads_of_any_size() {
     compare(Case { head_dim: 52, ..PLAIN });
     compare(Case { heads: 1, head_dim: 128, series: 1, ..PLAIN });
     compare(Case { heads: 1, head_dim: 208, series: 1, ..PLAIN });
+    // Clusters for few rows.
+    compare(Case { heads: 1, head_dim: 128, series: 1, capacity: 141, context: 139, tokens: 9, ..PLAIN });
+    compare(Case { heads: 1, head_dim: 208, series: 1, capacity: 130, context: 130, ..PLAIN });
     // No multiple of four: the kernel that sums as the CPU takes over.
     compare(Case { head_dim: 10, ..PLAIN });
 }

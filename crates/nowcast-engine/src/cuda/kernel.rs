@@ -32,6 +32,9 @@ pub(super) const HEADERS: &[Source] = sources![
     "linear_products.cuh",
     "cluster.cuh",
     "attention.cuh",
+    "attention_own.cuh",
+    "attention_chunks.cuh",
+    "attention_kernels.cuh",
     "attention_projected.cuh",
     "rotary.cuh",
     "student_t.cuh",
@@ -49,7 +52,8 @@ pub(super) const SOURCES: &[Source] = sources![
     "linear_tiled.cu",
     "scaler.cu",
     "rotary.cu",
-    "attention_chunked.cu",
+    "attention_f32.cu",
+    "attention_half.cu",
     "attention.cu",
     "attention_fresh.cu",
     "mixture.cu",
@@ -120,10 +124,16 @@ kernels! {
     "linear_tiled.cu": RowScale = "row_scale", LinearTiled = "linear_tiled";
     "scaler.cu": ScaleContext = "scale_context", ScaleStep = "scale_step";
     "rotary.cu": RotaryTable = "rotary_table", RotateQuery = "rotate_query", AppendCache = "append_cache";
-    "attention_chunked.cu":
-        AttendTile64By1 = "attend_tile_64_1", AttendTile64By2 = "attend_tile_64_2", AttendTile64By4 = "attend_tile_64_4",
-        AttendTile128By1 = "attend_tile_128_1", AttendTile128By2 = "attend_tile_128_2", AttendTile256By1 = "attend_tile_256_1",
-        AttendRow64 = "attend_row_64", AttendRow128 = "attend_row_128", AttendRow256 = "attend_row_256";
+    // CHUNK_KERNELS in attention_kernels.cuh.
+    "attention_f32.cu":
+        Attend64By1 = "attend_64_1_f32", Attend64By2 = "attend_64_2_f32", Attend64By4 = "attend_64_4_f32",
+        Attend128By2 = "attend_128_2_f32", Attend256By2 = "attend_256_2_f32", AttendFew64 = "attend_few_64_f32",
+        AttendFew128 = "attend_few_128_f32", AttendFew256 = "attend_few_256_f32";
+    "attention_half.cu":
+        HalfAttend64By1 = "attend_64_1_half", HalfAttend64By2 = "attend_64_2_half", HalfAttend64By4 = "attend_64_4_half",
+        HalfAttend128By2 = "attend_128_2_half", HalfAttend256By2 = "attend_256_2_half",
+        HalfAttendFew64 = "attend_few_64_half", HalfAttendFew128 = "attend_few_128_half",
+        HalfAttendFew256 = "attend_few_256_half";
     "attention.cu": Attention = "attention", GroupAttention = "group_attention";
     "attention_fresh.cu": AttendFresh = "attend_fresh";
     "mixture.cu":

@@ -94,3 +94,14 @@ __device__ inline float exponential_f32(float x) {
     float second = __int_as_float((int)(((u32)__float_as_int(other) << 23) + 0x3f800000u));
     return sum * first * second;
 }
+
+// exp(x) in f32 by the hardware's power of two, for attention on tensor cores: within 2^-22, and 2^-24 of x.
+__device__ __forceinline__ float power_of_e(float x) {
+#ifdef NOWCAST_SHIM
+    return std::exp2(x * 1.44269504088896340736f);
+#else
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 1.44269504088896340736f));
+    return power;
+#endif
+}

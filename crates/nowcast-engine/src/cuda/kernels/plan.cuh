@@ -39,6 +39,11 @@ __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
+// Asks for what will be read later.
+__device__ __forceinline__ void expect(const void* place) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(place));
+}
+
 // One entry point with one structure as its argument; at most `threads` threads in a block, at least `blocks` of them on
 // a multiprocessor. What it does before it
 // waits for the kernel before it may only read weights and live extents: those are copied before all kernels.

@@ -1,5 +1,6 @@
 //! Attention.
 
+use super::attention_chunks::{CHUNK, ChunkedExtent};
 use super::rotary::interleaved;
 use super::{Recorder, Shape, int, rows};
 use crate::cuda::argument::{KernelRows, argument};
@@ -42,18 +43,6 @@ const TILE_ROWS: usize = 8;
 const THREADS: usize = 128;
 /// Shared memory that leaves a multiprocessor room for a second block.
 const COMFORTABLE_BYTES: usize = 96 * 1024;
-
-/// Keys of a chunk, `CHUNK` in attention_chunked.cu.
-const CHUNK: usize = 64;
-/// Warps that share the keys of one query there.
-const ROW_WARPS: usize = 12;
-/// Own keys of a chunk there.
-const OWN_CHUNK: usize = 8;
-/// Rows of a tile there, and threads that share a chunk.
-const CHUNKED_ROWS: usize = 32;
-const CHUNK_THREADS: usize = 128;
-/// Most components of a head, for each of its kernels.
-const CHUNKED_COMPONENTS: [usize; 3] = [64, 128, 256];
 
 /// Tokens of a context that is staged whole.
 const MOST_STAGED_TOKENS: usize = 64;
@@ -177,66 +166,22 @@ impl Recorder<'_> {
             staged: (staged > 0).into(),
             reserved: 0,
         };
-        if let Some((kernel, shape)) = self.chunked(cache, queries, series_rows, series) {
-            return self.launch(queries.name, kernel, shape, argument);
+        let is_short = queries.tokens == 0 && cache.capacity() <= MOST_FRESH_TOKENS;
+        let columns = [shape.head_dim, queries.query.width, queries.column, queries.output.width];
+        let is_aligned = columns.iter().all(|column| column.is_multiple_of(4));
+        // Not where the sums of the CPU are wanted, the context is one that attends to fresh projections, or heads are not
+        // made of whole groups of four components.
+        if !self.weights.settings.exact && !is_short && is_aligned {
+            let chunks = cache.capacity().div_ceil(CHUNK);
+            let extent =
+                ChunkedExtent { head_dim: shape.head_dim, heads: shape.heads, series, rows: series_rows, chunks };
+            if let Some((kernel, shape)) = self.chunked(&extent) {
+                return self.launch(queries.name, kernel, shape, argument);
+            }
         }
         let grid = [series_rows.div_ceil(tile), shape.heads, series];
         let shape = Shape { grid, threads: THREADS, shared_bytes: bytes(tile) + staged };
         self.launch(queries.name, Kernel::Attention, shape, argument)
-    }
-
-    /// The kernel that goes through the keys in chunks, unless the sums of the CPU are wanted, the context is one that
-    /// attends to fresh projections, or heads are not made of whole groups of four components.
-    fn chunked(&self, cache: &LayerCache, queries: &Queries, rows: usize, series: usize) -> Option<(Kernel, Shape)> {
-        let (head_dim, heads) = (cache.shape.head_dim, cache.shape.heads);
-        let is_short = queries.tokens == 0 && cache.capacity() <= MOST_FRESH_TOKENS;
-        let columns = [head_dim, queries.query.width, queries.column, queries.output.width];
-        let is_aligned = columns.iter().all(|column| column.is_multiple_of(4));
-        if self.weights.settings.exact || is_short || !is_aligned {
-            return None;
-        }
-        let size = CHUNKED_COMPONENTS.iter().position(|&most| head_dim <= most)?;
-        let tiles = rows.div_ceil(CHUNKED_ROWS);
-        let chunks = cache.capacity().div_ceil(CHUNK);
-        let own_chunks = (queries.seen + queries.tokens).div_ceil(OWN_CHUNK);
-        let row_bytes = (head_dim + ROW_WARPS * CHUNK + (chunks + own_chunks) * (head_dim + 4)) * 4;
-        let fits = |bytes: usize| bytes <= self.weights.machine.most_shared_bytes();
-        // Few tiles leave most multiprocessors idle.
-        let blocks = tiles * heads * series;
-        let is_few = rows <= 8 || blocks < self.weights.machine.multiprocessors() / 4;
-        let tile = self.tiled(size, head_dim, chunks, blocks);
-        if fits(row_bytes) && (is_few || tile.is_none()) {
-            let kernels = [Kernel::AttendRow64, Kernel::AttendRow128, Kernel::AttendRow256];
-            return Some((
-                kernels[size],
-                Shape { grid: [rows, heads, series], threads: 32 * ROW_WARPS, shared_bytes: row_bytes },
-            ));
-        }
-        let (kernel, threads, shared_bytes) = tile?;
-        Some((kernel, Shape { grid: [tiles, heads, series], threads, shared_bytes }))
-    }
-
-    /// The kernel for many queries, its threads and its shared memory: as many chunks at once as there are, but no more
-    /// than keep the GPU busy.
-    fn tiled(&self, size: usize, head_dim: usize, chunks: usize, blocks: usize) -> Option<(Kernel, usize, usize)> {
-        let machine = &self.weights.machine;
-        let kernels: &[(usize, Kernel)] = [
-            &[(4, Kernel::AttendTile64By4), (2, Kernel::AttendTile64By2), (1, Kernel::AttendTile64By1)][..],
-            &[(2, Kernel::AttendTile128By2), (1, Kernel::AttendTile128By1)],
-            &[(1, Kernel::AttendTile256By1)],
-        ][size];
-        let result_stride = head_dim.max(CHUNK) + 4;
-        let bytes = |sharers: usize| {
-            (CHUNKED_ROWS * (head_dim + 4 + sharers * result_stride) + sharers * 2 * CHUNK * head_dim)
-                * size_of::<f32>()
-        };
-        let suits = |sharers: usize| {
-            let is_used = sharers < 2 * chunks && (sharers < 4 || blocks <= machine.multiprocessors());
-            sharers == 1 || is_used
-        };
-        let mut fitting = kernels.iter().filter(|(sharers, _)| bytes(*sharers) <= machine.most_shared_bytes());
-        let &(sharers, kernel) = fitting.find(|(sharers, _)| suits(*sharers))?;
-        Some((kernel, sharers * CHUNK_THREADS, bytes(sharers)))
     }
 
     pub(super) fn attend_group(&mut self, op: &AttendGroup) -> Result<()> {

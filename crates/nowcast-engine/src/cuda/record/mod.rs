@@ -3,6 +3,7 @@
 //! Grids cover the plan's capacity; kernels look up how much of it is live. One file for each family of kernels.
 
 mod attention;
+mod attention_chunks;
 mod attention_projected;
 mod fragments;
 mod linear;

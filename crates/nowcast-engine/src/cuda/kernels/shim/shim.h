@@ -313,6 +313,8 @@ inline void give_registers_up() {}
 template <int COUNT>
 inline void take_registers() {}
 
+inline void expect(const void*) {}
+
 // Copies that are awaited later are done at once.
 inline void copy_ahead(void* to, const void* from) {
     memcpy(to, from, 16);

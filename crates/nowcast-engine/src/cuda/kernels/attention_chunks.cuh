@@ -1,0 +1,561 @@
+// Attention in chunks of 64 keys on tensor cores, for any number of queries.
+//
+// For one query and head, a chunk gives its largest score, the sum of `p = exp(score - largest)` and the sum of
+// `p * value`; chunks are merged in order, then chunks of eight of the path's own keys. Four warps share a chunk: each has
+// sixteen of its keys for all rows of the block, and then sixteen of its components. So every key and value is read and
+// cut once, into the registers of the one lane that hands it to the tensor cores; rows and exponents are left operands in
+// shared memory, in the order of fragments.cuh. Chains cover 32 components, then 32 keys, and are added in order, to
+// nearest: a row's digits do not depend on how many rows or chunks are gone through at once.
+#pragma once
+
+#include "attention_own.cuh"
+#include "cluster.cuh"
+#include "fragments.cuh"
+
+#define CHUNK 64
+#define CHUNK_WARPS 4
+#define CHUNK_THREADS (32 * CHUNK_WARPS)
+// Keys, and then components, of a warp: one step of the tensor cores' inputs, two bands of their right operand.
+#define SHARE (CHUNK / CHUNK_WARPS)
+// Components of a group: those that four warps have together.
+#define GROUP (SHARE * CHUNK_WARPS)
+#define TILE_ROWS 16
+// Values that memory hands out together.
+#define LINE 32
+#define CHUNK_STEPS (CHUNK / 16)
+// Parts of a value.
+#define PARTS_OF(FORMAT) (FORMAT == SPLIT ? 2 : 1)
+// Words of a left operand: sixteen rows at one step.
+#define STEP_WORDS(FORMAT) (PARTS_OF(FORMAT) * 128)
+
+// Four values of each lane, scaled and cut.
+template <int FORMAT>
+__device__ __forceinline__ Cut cut_four(float first, float second, float third, float fourth, float factor) {
+    float squares = 0.0f;
+    return cut_values<FORMAT>(make_float4(first, second, third, fourth), factor, &squares);
+}
+
+// Adds sixteen rows, whose step lies here as [part, lane], times eight columns.
+template <int FORMAT>
+__device__ __forceinline__ void multiply_step(float* sums, const u32* rows, const Cut& columns) {
+    const uint4* parts = reinterpret_cast<const uint4*>(rows) + threadIdx.x % 32;
+    uint4 near = parts[0];
+    if (FORMAT == SPLIT) {
+        uint4 rest = parts[32];
+        multiply_add<FORMAT>(sums, rest.x, rest.y, rest.z, rest.w, columns.near.x, columns.near.y);
+        multiply_add<FORMAT>(sums, near.x, near.y, near.z, near.w, columns.rest.x, columns.rest.y);
+    }
+    multiply_add<FORMAT>(sums, near.x, near.y, near.z, near.w, columns.near.x, columns.near.y);
+}
+
+__device__ __forceinline__ float largest_of_quarters(float value) {
+    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 1));
+    return fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 2));
+}
+
+// A row of a matrix; one multiplication, where offsets with a sign take three instructions.
+__device__ __forceinline__ const float* row_at(const float* matrix, int row, int width) {
+    return reinterpret_cast<const float*>(reinterpret_cast<const char*>(matrix) + (u64)(u32)row * (u32)(width * 4));
+}
+
+__device__ __forceinline__ float factor_for(float largest) {
+    return power_of_two(LARGEST_EXPONENT - exponent_of(largest));
+}
+
+__device__ __forceinline__ float scale_for(float largest) {
+    return power_of_two(exponent_of(largest) - LARGEST_EXPONENT);
+}
+
+// Grid: tiles of `16 * TILES` rows of one series, heads, series. `SHARERS` times four warps take chunks side by side and
+// leave what they come to in shared memory, from where it is merged in order by sixteen threads for each row.
+template <int FORMAT, int TILES, int SHARERS, int GROUPS, int BLOCKS>
+struct ChunkAttention {
+    static const int ROWS = TILES * TILE_ROWS;
+    // Of a row of results.
+    static const int STRIDE = GROUPS * GROUP + SHARE;
+    static const int THREADS = SHARERS * CHUNK_THREADS;
+    // Keys of a round.
+    static const int ROUND = BLOCKS * SHARERS * CHUNK;
+    // Rows that a thread merges, if any.
+    static const int OWNED = ROWS * LANES > THREADS ? ROWS * LANES / THREADS : 1;
+    // Where values and keys of one group wait to be cut: pairs of neighbours, four for each of four steps.
+    struct Pairs {
+        float2 of[CHUNK_STEPS][4];
+    };
+
+    const Attention& call;
+    int head_dim, links, lane, place, quarter, warp, sharer;
+    // Where this sharer's next chunk starts, the end of the keys that any row sees, and that of all keys.
+    int start, end, context;
+    // [tiles, steps, parts, 32, 4] and [rows]; for each sharer [tiles, 4 steps, parts, 32, 4].
+    u32 *queries, *exponents;
+    float* query_scales;
+    // For each sharer [rows, STRIDE], [rows, 4 warps] twice, and [rows].
+    float *results, *tops, *sums, *largest;
+    const float *keys, *values;
+
+    __device__ __forceinline__ ChunkAttention(const Attention& attention, float* memory, i64 prefix, int first, int last,
+                                              int all)
+        : call(attention), head_dim(attention.head_dim) {
+        links = (head_dim + LINK - 1) / LINK, lane = threadIdx.x % 32, place = lane / 4, quarter = lane % 4;
+        sharer = SHARERS == 1 ? 0 : threadIdx.x / CHUNK_THREADS, warp = threadIdx.x / 32 % CHUNK_WARPS;
+        start = first + ((BLOCKS == 1 ? 0 : blockIdx.x % BLOCKS) * SHARERS + sharer) * CHUNK, end = last, context = all;
+        const int exponent_words = TILES * CHUNK_STEPS * STEP_WORDS(FORMAT);
+        queries = reinterpret_cast<u32*>(memory);
+        memory += TILES * links * STEPS * STEP_WORDS(FORMAT);
+        query_scales = memory;
+        exponents = reinterpret_cast<u32*>(memory + ROWS) + sharer * exponent_words;
+        memory += ROWS + SHARERS * exponent_words;
+        results = memory;
+        tops = results + SHARERS * ROWS * STRIDE;
+        sums = tops + SHARERS * ROWS * CHUNK_WARPS;
+        largest = sums + SHARERS * ROWS * CHUNK_WARPS;
+        keys = attention.prefix_keys + prefix, values = attention.prefix_values + prefix;
+    }
+
+    __device__ __forceinline__ u32* query_step(int tile, int step) const {
+        return queries + (tile * links * STEPS + step) * STEP_WORDS(FORMAT);
+    }
+
+    __device__ __forceinline__ u32* exponent_step(int tile, int step) const {
+        return exponents + (tile * CHUNK_STEPS + step) * STEP_WORDS(FORMAT);
+    }
+
+    // Asks for the own keys and values of the block's rows, so many, long before they are looked at.
+    __device__ __forceinline__ void expect_own_keys(i64 first_row, int head, int rows) const {
+        if (call.tokens == 0) return;
+        int first = (int)first_row / call.tokens, paths = ((int)first_row + rows - 1) / call.tokens - first + 1;
+        int lines = (own_keys(call) * head_dim + LINE - 1) / LINE;
+        for (int path = threadIdx.x / LANES; path < paths; path += THREADS / LANES) {
+            i64 place = ((i64)(first + path) * call.heads + head) * call.suffix_capacity * head_dim;
+            for (int line = threadIdx.x % LANES; line < lines; line += LANES) {
+                expect(call.suffix_keys + place + line * LINE);
+                expect(call.suffix_values + place + line * LINE);
+            }
+        }
+    }
+
+    // Cuts the rows of the block, of which so many are live. A warp takes bands in turn.
+    __device__ __forceinline__ void cut_queries(i64 first_row, int head, int rows) const {
+        for (int band = threadIdx.x / 32; band < 2 * TILES; band += THREADS / 32) {
+            int row = band * BAND + place;
+            const float* from = call.query + (first_row + row) * call.query_width + call.query_column + head * head_dim;
+            float4 four[GROUPS * 4];
+            float top = 0.0f;
+#pragma unroll
+            for (int step = 0; step < GROUPS * 4; step++) {
+                int component = step * 16 + quarter * 4;
+                four[step] = row < rows && component < head_dim ? four_at(from + component) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            }
+#pragma unroll
+            for (int step = 0; step < GROUPS * 4; step++) {
+                top = fmaxf(top, fmaxf(fmaxf(fabsf(four[step].x), fabsf(four[step].y)),
+                                       fmaxf(fabsf(four[step].z), fabsf(four[step].w))));
+            }
+            top = largest_of_quarters(top);
+            float factor = factor_for(top);
+            if (quarter == 0) query_scales[row] = scale_for(top);
+#pragma unroll
+            for (int step = 0; step < GROUPS * 4; step++) {
+                if (step >= links * STEPS) break;
+                Cut cut = cut_four<FORMAT>(four[step].x, four[step].y, four[step].z, four[step].w, factor);
+                u32* to = query_step(band / 2, step) + lane * 4 + band % 2;
+                to[0] = cut.near.x, to[2] = cut.near.y;
+                if (FORMAT == SPLIT) to[128] = cut.rest.x, to[130] = cut.rest.y;
+            }
+        }
+    }
+
+    // Two neighbouring keys' components of a group: `4 * quarter` on of each step. Beyond the cache's and the head's end
+    // others stand in: those keys are never seen, and those components multiplied by nothing.
+    __device__ __forceinline__ void load_keys(int from, int group, Pairs* pairs) const {
+        int capacity = call.prefix_capacity, key = from + warp * SHARE + 2 * place;
+        int first = key < capacity ? key : 0, second = key + 1 < capacity ? key + 1 : first;
+        const float* rows[CHUNK_STEPS];
+#pragma unroll
+        for (int step = 0; step < CHUNK_STEPS; step++) {
+            int component = group * GROUP + step * 16 + quarter * 4;
+            rows[step] = row_at(keys, component < head_dim ? component : 0, capacity);
+        }
+        auto row = [&](int index) { return row_at(rows[index / 4], index % 4, capacity); };
+        if (capacity % 2 == 0) {
+#pragma unroll
+            for (int index = 0; index < 4 * CHUNK_STEPS; index++) {
+                pairs->of[index / 4][index % 4] = *reinterpret_cast<const float2*>(row(index) + first);
+            }
+        } else {
+#pragma unroll
+            for (int index = 0; index < 4 * CHUNK_STEPS; index++) {
+                pairs->of[index / 4][index % 4] = make_float2(row(index)[first], row(index)[second]);
+            }
+        }
+    }
+
+    // Two neighbouring components of a group of this chunk's values: keys `4 * quarter` on of each step. Behind the context's
+    // end its last key stands in, with exponents of nothing.
+    __device__ __forceinline__ void load_values(int group, Pairs* pairs) const {
+        int component = group * GROUP + warp * SHARE + 2 * place, last = context - 1;
+        const float* from = values + (component < head_dim ? component : 0);
+#pragma unroll
+        for (int index = 0; index < 4 * CHUNK_STEPS; index++) {
+            int key = start + index / 4 * 16 + quarter * 4 + index % 4;
+            pairs->of[index / 4][index % 4] = *reinterpret_cast<const float2*>(row_at(from, key < last ? key : last, head_dim));
+        }
+    }
+
+    // The largest of both columns.
+    __device__ __forceinline__ static void widen(const Pairs& pairs, float2* top) {
+#pragma unroll
+        for (int index = 0; index < 16; index++) {
+            top->x = fmaxf(top->x, fabsf(pairs.of[index / 4][index % 4].x));
+            top->y = fmaxf(top->y, fabsf(pairs.of[index / 4][index % 4].y));
+        }
+    }
+
+    __device__ __forceinline__ static float2 agree(const float2& top) {
+        return make_float2(largest_of_quarters(top.x), largest_of_quarters(top.y));
+    }
+
+    // Both columns at a step.
+    __device__ __forceinline__ static void cut_step(const Pairs& pairs, int step, const float2& factor, Cut (&columns)[2]) {
+        const float2(&four)[4] = pairs.of[step];
+        columns[0] = cut_four<FORMAT>(four[0].x, four[1].x, four[2].x, four[3].x, factor.x);
+        columns[1] = cut_four<FORMAT>(four[0].y, four[1].y, four[2].y, four[3].y, factor.y);
+    }
+
+    // Adds the chain of a link, of which the rows' steps lie here, to the sums of both columns; the first one begins them.
+    __device__ __forceinline__ static void add_link(const u32* rows, const Cut (&columns)[STEPS][2], bool begins, float (&sums)[2][4]) {
+#pragma unroll
+        for (int column = 0; column < 2; column++) {
+            float chain[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+            for (int step = 0; step < STEPS; step++) {
+                multiply_step<FORMAT>(chain, rows + step * STEP_WORDS(FORMAT), columns[step][column]);
+            }
+#pragma unroll
+            for (int index = 0; index < 4; index++) sums[column][index] = begins ? chain[index] : sums[column][index] + chain[index];
+        }
+    }
+
+    // What a lane's four results of a row are multiplied with: it has neighbouring columns of the right operand.
+    __device__ __forceinline__ float4 scales_of_results(const float2& top) const {
+        float2 scale = make_float2(scale_for(top.x), scale_for(top.y));
+        int from = quarter * 8;
+        return make_float4(__shfl_sync(0xffffffffu, scale.x, from), __shfl_sync(0xffffffffu, scale.y, from),
+                           __shfl_sync(0xffffffffu, scale.x, from + 4), __shfl_sync(0xffffffffu, scale.y, from + 4));
+    }
+
+    // Scores of this warp's keys: of each tile both columns' four sums, scaled.
+    __device__ __forceinline__ void score(Pairs* pairs, float (&scores)[TILES][2][4]) const {
+        float2 top = make_float2(0.0f, 0.0f);
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            if (GROUPS > 1) load_keys(start, group, pairs);
+            widen(*pairs, &top);
+        }
+        top = agree(top);
+        float2 factor = make_float2(factor_for(top.x), factor_for(top.y));
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            if (GROUPS > 1) load_keys(start, group, pairs);
+#pragma unroll
+            for (int half = 0; half < GROUP / LINK; half++) {
+                int link = group * (GROUP / LINK) + half;
+                if (link >= links) break;
+                Cut columns[STEPS][2];
+#pragma unroll
+                for (int step = 0; step < STEPS; step++) cut_step(*pairs, half * STEPS + step, factor, columns[step]);
+#pragma unroll
+                for (int tile = 0; tile < TILES; tile++) {
+                    add_link(query_step(tile, link * STEPS), columns, link == 0, scores[tile]);
+                }
+            }
+        }
+        float4 scale = scales_of_results(top);
+#pragma unroll
+        for (int tile = 0; tile < TILES; tile++) {
+#pragma unroll
+            for (int upper = 0; upper < 2; upper++) {
+                float of_row = query_scales[tile * TILE_ROWS + upper * BAND + place];
+                scores[tile][0][2 * upper] *= scale.x * of_row;
+                scores[tile][1][2 * upper] *= scale.y * of_row;
+                scores[tile][0][2 * upper + 1] *= scale.z * of_row;
+                scores[tile][1][2 * upper + 1] *= scale.w * of_row;
+            }
+        }
+    }
+
+    // Replaces scores by LEAST where they are not seen, and leaves the largest of each row for the other warps.
+    __device__ __forceinline__ void leave_tops(const Window& window, int first, int hidden, float (&scores)[TILES][2][4]) const {
+        bool all_seen = start + CHUNK <= visible_keys(window, first) && start >= hidden;
+        int key = start + warp * SHARE + quarter * 4;
+#pragma unroll
+        for (int index = 0; index < 2 * TILES; index++) {
+            int row = index * BAND + place, upper = index % 2;
+            float(&low)[4] = scores[index / 2][0], (&high)[4] = scores[index / 2][1];
+            if (!all_seen) {
+                int visible = visible_keys(window, first + row);
+                auto sees = [&](int next) { return key + next < visible && key + next >= hidden; };
+                low[2 * upper] = sees(0) ? low[2 * upper] : LEAST;
+                high[2 * upper] = sees(1) ? high[2 * upper] : LEAST;
+                low[2 * upper + 1] = sees(2) ? low[2 * upper + 1] : LEAST;
+                high[2 * upper + 1] = sees(3) ? high[2 * upper + 1] : LEAST;
+            }
+            float top = fmaxf(fmaxf(low[2 * upper], high[2 * upper]), fmaxf(low[2 * upper + 1], high[2 * upper + 1]));
+            top = largest_of_quarters(top);
+            if (quarter == 0) tops[(sharer * ROWS + row) * CHUNK_WARPS + warp] = top;
+        }
+    }
+
+    // Exponents of the scores, as the left operand of the values, and their sums. What is not seen has none.
+    __device__ __forceinline__ void weigh(const float (&scores)[TILES][2][4]) const {
+#pragma unroll
+        for (int tile = 0; tile < TILES; tile++) {
+            const float(&low)[4] = scores[tile][0], (&high)[4] = scores[tile][1];
+            Cut cuts[2];
+#pragma unroll
+            for (int upper = 0; upper < 2; upper++) {
+                int row = sharer * ROWS + tile * TILE_ROWS + upper * BAND + place;
+                float4 all = four_at(tops + row * CHUNK_WARPS);
+                float top = fmaxf(fmaxf(all.x, all.y), fmaxf(all.z, all.w));
+                float first = power_of_e(low[2 * upper] - top), second = power_of_e(high[2 * upper] - top);
+                float third = power_of_e(low[2 * upper + 1] - top), fourth = power_of_e(high[2 * upper + 1] - top);
+                float sum = (first + second) + (third + fourth);
+                sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+                sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+                if (quarter == 0) sums[row * CHUNK_WARPS + warp] = sum;
+                if (quarter == 0 && warp == 0) largest[row] = top;
+                cuts[upper] = cut_four<FORMAT>(first, second, third, fourth, power_of_two(LARGEST_EXPONENT));
+            }
+            uint4* to = reinterpret_cast<uint4*>(exponent_step(tile, warp)) + lane;
+            to[0] = make_uint4(cuts[0].near.x, cuts[1].near.x, cuts[0].near.y, cuts[1].near.y);
+            if (FORMAT == SPLIT) to[32] = make_uint4(cuts[0].rest.x, cuts[1].rest.x, cuts[0].rest.y, cuts[1].rest.y);
+        }
+    }
+
+    // The chunk's values times exponents, this warp's components of every group.
+    __device__ __forceinline__ void add_values(Pairs* pairs) const {
+        bool has_second = end - start > LINK;
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            int component = group * GROUP + warp * SHARE;
+            if (group * GROUP >= head_dim) break;
+            if (group > 0) load_values(group, pairs);
+            float2 top = make_float2(0.0f, 0.0f);
+            widen(*pairs, &top);
+            top = agree(top);
+            float2 factor = make_float2(factor_for(top.x), factor_for(top.y));
+            float4 scale = scaled(scales_of_results(top), power_of_two(-LARGEST_EXPONENT));
+            float totals[TILES][2][4];
+#pragma unroll
+            for (int link = 0; link < CHUNK / LINK; link++) {
+                if (link > 0 && !has_second) break;
+                Cut columns[STEPS][2];
+#pragma unroll
+                for (int step = 0; step < STEPS; step++) cut_step(*pairs, link * STEPS + step, factor, columns[step]);
+#pragma unroll
+                for (int tile = 0; tile < TILES; tile++) {
+                    add_link(exponent_step(tile, link * STEPS), columns, link == 0, totals[tile]);
+                }
+            }
+#pragma unroll
+            for (int index = 0; index < 2 * TILES; index++) {
+                int row = sharer * ROWS + index * BAND + place, upper = index % 2;
+                const float(&low)[4] = totals[index / 2][0], (&high)[4] = totals[index / 2][1];
+                float4 four = make_float4(low[2 * upper] * scale.x, high[2 * upper] * scale.y, low[2 * upper + 1] * scale.z,
+                                          high[2 * upper + 1] * scale.w);
+                *reinterpret_cast<float4*>(results + row * STRIDE + component + quarter * 4) = four;
+            }
+        }
+    }
+
+    // Waits until all sharers are here.
+    __device__ __forceinline__ static void meet() {
+        if (BLOCKS == 1) __syncthreads();
+#ifdef HAS_CLUSTERS
+        if (BLOCKS > 1) arrive_in_cluster(), wait_in_cluster();
+#endif
+    }
+
+    // The same place in the shared memory of a block of the cluster.
+    __device__ __forceinline__ static const float* of_block(float* place, int block) {
+#ifdef HAS_CLUSTERS
+        if (BLOCKS > 1) return in_peer(place, block);
+#endif
+        return place;
+    }
+
+    // Merges what the sharers came to for a row, whose sixteen threads come here; of a cluster, those of the first block.
+    __device__ __forceinline__ void merge_chunks(int row, Answer<GROUPS>* answer) const {
+        int component = 4 * (threadIdx.x % LANES);
+#pragma unroll
+        for (int other = 0; other < BLOCKS * SHARERS; other++) {
+            // The first sharer's chunk comes first.
+            if (start + (other - sharer) * CHUNK >= end) break;
+            int block = other / SHARERS, at = other % SHARERS * ROWS + row;
+            Answer<GROUPS> chunk;
+            float4 parts = four_at(of_block(sums + at * CHUNK_WARPS, block));
+            chunk.largest = *of_block(largest + at, block), chunk.sum = (parts.x + parts.y) + (parts.z + parts.w);
+#pragma unroll
+            for (int group = 0; group < GROUPS; group++) {
+                int from = component + group * GROUP;
+                chunk.value[group] = four_at(of_block(results + at * STRIDE + (from < head_dim ? from : 0), block));
+            }
+            if (chunk.largest > LEAST) merge(answer, chunk);
+        }
+    }
+
+    // A row's answer waits where its first chunk's results were, which only its own threads read.
+    __device__ __forceinline__ void put_by(int row, const Answer<GROUPS>& answer) const {
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            int component = 4 * (threadIdx.x % LANES) + group * GROUP;
+            if (component < head_dim) *reinterpret_cast<float4*>(results + row * STRIDE + component) = answer.value[group];
+        }
+        *reinterpret_cast<float2*>(results + row * STRIDE + GROUPS * GROUP) = make_float2(answer.largest, answer.sum);
+    }
+
+    __device__ __forceinline__ void take_up(int row, Answer<GROUPS>* answer) const {
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            int component = 4 * (threadIdx.x % LANES) + group * GROUP;
+            answer->value[group] = four_at(results + row * STRIDE + (component < head_dim ? component : 0));
+        }
+        float2 numbers = *reinterpret_cast<const float2*>(results + row * STRIDE + GROUPS * GROUP);
+        answer->largest = numbers.x, answer->sum = numbers.y;
+    }
+
+    // Shares the own chunks of a few rows, so many, out among all threads, and merges them in order. Each sixteen threads
+    // leave one chunk behind the answers.
+    __device__ __forceinline__ void finish_few_rows(i64 first_row, int head, int rows) const {
+        const int SLOTS = THREADS / LANES;
+        int slot = threadIdx.x / LANES, hidden = call.hidden - context;
+        int items = rows * ((own_keys(call) + OWN_CHUNK - 1) / OWN_CHUNK);
+        Answer<GROUPS> answer;
+        if (slot < rows) take_up(slot, &answer);
+#pragma unroll 1
+        for (int first = 0; first < items; first += SLOTS) {
+            int item = first + slot;
+            OwnKeys<GROUPS, OWN_CHUNK> own;
+            own.begin(call, (int)first_row + item % rows, head, hidden, item < items);
+            own.send(item / rows * OWN_CHUNK);
+            Answer<GROUPS> chunk;
+            own.attend(&chunk);
+            put_by(ROWS + slot, chunk);
+            __syncthreads();
+            for (int other = (slot + rows - first % rows) % rows; slot < rows && other < SLOTS && first + other < items; other += rows) {
+                take_up(ROWS + other, &chunk);
+                merge(&answer, chunk);
+            }
+            __syncthreads();
+        }
+        if (slot < rows) write_answer(call, first_row + slot, head, answer);
+    }
+
+    // Merges own keys, `COUNT` at a time, into answers that have been put by, and writes them: those of a thread's rows from
+    // `first` on, `BATCH` rows at a time. So many are live.
+    template <int COUNT, int BATCH>
+    __device__ __forceinline__ void finish_rows(i64 first_row, int head, int first, int rows) const {
+        const int TOGETHER = BATCH < OWNED ? BATCH : OWNED;
+        int hidden = call.hidden - context, most = own_keys(call);
+#pragma unroll 1
+        for (int row = first; row < first + OWNED; row += TOGETHER) {
+            Answer<GROUPS> answers[TOGETHER];
+#pragma unroll
+            for (int index = 0; index < TOGETHER; index++) take_up(row + index, &answers[index]);
+#pragma unroll 1
+            for (int start = 0; start < most; start += COUNT) {
+                OwnKeys<GROUPS, COUNT> own[TOGETHER];
+#pragma unroll
+                for (int index = 0; index < TOGETHER; index++) {
+                    bool live = row + index < rows;
+                    own[index].begin(call, (int)first_row + (live ? row + index : 0), head, hidden, live);
+                    own[index].send(start);
+                }
+#pragma unroll
+                for (int index = 0; index < TOGETHER; index++) {
+                    Answer<GROUPS> chunk;
+                    own[index].attend(&chunk);
+                    merge(&answers[index], chunk);
+                }
+            }
+#pragma unroll
+            for (int index = 0; index < TOGETHER; index++) {
+                if (row + index < rows) write_answer(call, first_row + row + index, head, answers[index]);
+            }
+        }
+    }
+};
+
+template <int FORMAT, int TILES, int SHARERS, int GROUPS, int BLOCKS>
+__device__ __forceinline__ void attend_chunks(const Attention& call) {
+    typedef ChunkAttention<FORMAT, TILES, SHARERS, GROUPS, BLOCKS> Block;
+    const int ROWS = Block::ROWS, OWNED = Block::OWNED;
+    SHARED_MEMORY(memory);
+    int series = count(call.series, call.live);
+    bool live = (int)blockIdx.z < series;
+    Window window = window_of(call, series);
+    int head = blockIdx.y, head_dim = call.head_dim;
+    // The longest first.
+    int first = (gridDim.x - 1 - blockIdx.x) / BLOCKS * ROWS;
+    // Every thread waits for the kernel before.
+    wait_for_previous();
+    if (!live || first >= window.series_rows) return;
+    i64 first_row = (i64)blockIdx.z * window.series_rows + first;
+    int rows = window.series_rows - first < ROWS ? window.series_rows - first : ROWS;
+    int common = visible_keys(window, first + rows - 1), hidden = hidden_keys(call, window);
+    i64 prefix = ((i64)blockIdx.z * call.heads + head) * head_dim * call.prefix_capacity;
+    int first_chunk = hidden / CHUNK * CHUNK;
+    Block block(call, memory, prefix, first_chunk, common, window.context);
+    // Keys, then values, on their way: registers have no room for both.
+    typename Block::Pairs pairs;
+    if (GROUPS == 1) block.load_keys(block.start, 0, &pairs);
+    block.cut_queries(first_row, head, rows);
+    if (BLOCKS == 1 || blockIdx.x % BLOCKS == 0) block.expect_own_keys(first_row, head, rows);
+    Answer<GROUPS> answers[OWNED];
+#pragma unroll
+    for (int index = 0; index < OWNED; index++) clear(&answers[index]);
+    int own_row = threadIdx.x / LANES * OWNED;
+    bool owns = own_row < ROWS && (BLOCKS == 1 || blockIdx.x % BLOCKS == 0);
+    __syncthreads();
+#pragma unroll 1
+    for (int round = first_chunk; round < common; round += Block::ROUND) {
+        float scores[TILES][2][4];
+        block.score(&pairs, scores);
+        block.load_values(0, &pairs);
+        block.leave_tops(window, first, hidden, scores);
+        __syncthreads();
+        block.weigh(scores);
+        __syncthreads();
+        block.add_values(&pairs);
+        int next = block.start + Block::ROUND;
+        if (GROUPS == 1 && round + Block::ROUND < common) block.load_keys(next, 0, &pairs);
+        block.meet();
+#pragma unroll
+        for (int index = 0; index < OWNED; index++) {
+            if (owns) block.merge_chunks(own_row + index, &answers[index]);
+        }
+        // Nobody overwrites or leaves what others still read.
+        if (BLOCKS > 1) block.meet();
+        block.start = next;
+    }
+    if (BLOCKS > 1 && blockIdx.x % BLOCKS > 0) return;
+#pragma unroll
+    for (int index = 0; index < OWNED; index++) {
+        if (owns) block.put_by(own_row + index, answers[index]);
+    }
+    if (TILES == 1) {
+        __syncthreads();
+        block.finish_few_rows(first_row, head, rows);
+        return;
+    }
+    __syncwarp();
+    int own = own_keys(call);
+    if (GROUPS == 1 && own <= 2) {
+        block.template finish_rows<2, 4>(first_row, head, own_row, rows);
+    } else if (GROUPS == 1 && own <= 4) {
+        block.template finish_rows<4, 2>(first_row, head, own_row, rows);
+    } else {
+        block.template finish_rows<OWN_CHUNK, 1>(first_row, head, own_row, rows);
+    }
+}

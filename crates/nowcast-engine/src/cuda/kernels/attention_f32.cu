@@ -1,0 +1,4 @@
+// Attention in chunks: f32 as pairs of f16.
+#include "attention_kernels.cuh"
+
+CHUNK_KERNELS(f32, SPLIT)

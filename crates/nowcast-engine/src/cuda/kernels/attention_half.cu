@@ -1,0 +1,4 @@
+// Attention in chunks beside products of one f16 or bf16: one f16, whose eleven bits are those of TF32.
+#include "attention_kernels.cuh"
+
+CHUNK_KERNELS(half, HALF)

@@ -1,0 +1,192 @@
+// What queries know of the keys so far, and a path's own keys, eight at a time on multiply-adds.
+#pragma once
+
+#include "attention.cuh"
+
+#define OWN_CHUNK 8
+// Threads that hold the result of one row, four components and every 64th behind each.
+#define LANES 16
+#define LEAST -3e38f
+
+// What the keys so far come to.
+template <int GROUPS>
+struct Answer {
+    float largest, sum;
+    float4 value[GROUPS];
+};
+
+__device__ __forceinline__ float4 scaled(const float4& x, float factor) {
+    return make_float4(x.x * factor, x.y * factor, x.z * factor, x.w * factor);
+}
+
+// x * factor + y
+__device__ __forceinline__ float4 scaled_sum(const float4& x, float factor, const float4& y) {
+    return make_float4(fmaf(x.x, factor, y.x), fmaf(x.y, factor, y.y), fmaf(x.z, factor, y.z), fmaf(x.w, factor, y.w));
+}
+
+__device__ __forceinline__ float4 four_at(const float* from) {
+    return *reinterpret_cast<const float4*>(from);
+}
+
+template <int GROUPS>
+__device__ __forceinline__ void clear(Answer<GROUPS>* answer) {
+    answer->largest = LEAST;
+    answer->sum = 0.0f;
+#pragma unroll
+    for (int group = 0; group < GROUPS; group++) answer->value[group] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+}
+
+template <int GROUPS>
+__device__ __forceinline__ void merge(Answer<GROUPS>* answer, const Answer<GROUPS>& chunk) {
+    float largest = fmaxf(answer->largest, chunk.largest);
+    float before = power_of_e(answer->largest - largest), now = power_of_e(chunk.largest - largest);
+    answer->largest = largest;
+    answer->sum = fmaf(chunk.sum, now, answer->sum * before);
+#pragma unroll
+    for (int group = 0; group < GROUPS; group++) {
+        answer->value[group] = scaled_sum(chunk.value[group], now, scaled(answer->value[group], before));
+    }
+}
+
+// The largest value of the sixteen threads of a row.
+__device__ __forceinline__ float largest_of_row(float value) {
+    for (int half = LANES / 2; half > 0; half /= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, half));
+    return value;
+}
+
+// What a block knows of its rows.
+struct Window {
+    int context;
+    // Rows of one series, and where the first of them stands among the tokens of the prefix.
+    int series_rows;
+    int before;
+    bool causal;
+};
+
+__device__ __forceinline__ Window window_of(const Attention& call, int series) {
+    Window window;
+    window.context = count(call.context, call.live);
+    window.series_rows = count(call.rows, call.live) / series;
+    window.causal = call.tokens == 0;
+    window.before = window.context - window.series_rows;
+    return window;
+}
+
+// Prefix keys that a row of a series sees: from `hidden` up to this.
+__device__ __forceinline__ int visible_keys(const Window& window, int row) {
+    return window.causal ? window.before + row + 1 : window.context;
+}
+
+__device__ __forceinline__ int hidden_keys(const Attention& call, const Window& window) {
+    return window.causal ? 0 : call.hidden;
+}
+
+// Some of the own keys of a row's path, from `start` on: as many as `COUNT`. All threads of a warp come here together, each
+// for its own row.
+template <int GROUPS, int COUNT>
+struct OwnKeys {
+    const float *query, *all_keys, *all_values;
+    // Place of the path's keys, the first that is not hidden and the end of those that the row sees.
+    i64 place;
+    int hidden, end, start, head_dim;
+    float4 keys[COUNT], values[COUNT];
+
+    __device__ __forceinline__ void begin(const Attention& call, int row, int head, int first, bool live) {
+        query = call.query + (i64)row * call.query_width + call.query_column + head * call.head_dim;
+        place = ((i64)(row / call.tokens) * call.heads + head) * call.suffix_capacity * call.head_dim;
+        all_keys = call.suffix_keys, all_values = call.suffix_values, head_dim = call.head_dim;
+        hidden = first, end = live ? call.seen + row % call.tokens : 0;
+    }
+
+    __device__ __forceinline__ bool sees(int index) const {
+        return start + index < end && start + index >= hidden;
+    }
+
+    __device__ __forceinline__ static int component(int group) {
+        return 4 * (threadIdx.x % LANES + LANES * group);
+    }
+
+    // What is not seen is loaded from elsewhere and thrown away.
+    __device__ __forceinline__ void load(const float* from, int group, float4 (&loaded)[COUNT]) const {
+        int inside = component(group) < head_dim ? component(group) : 0;
+#pragma unroll
+        for (int index = 0; index < COUNT; index++) {
+            loaded[index] = four_at(from + place + (sees(index) ? (start + index) * head_dim : 0) + inside);
+        }
+    }
+
+    // Keys and values together, if registers allow.
+    __device__ __forceinline__ void send(int first) {
+        start = first;
+        load(all_keys, 0, keys);
+        if (GROUPS == 1) load(all_values, 0, values);
+    }
+
+    __device__ __forceinline__ void attend(Answer<GROUPS>* chunk) {
+        int lane = threadIdx.x % LANES;
+        float scores[COUNT];
+#pragma unroll
+        for (int index = 0; index < COUNT; index++) scores[index] = 0.0f;
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            bool inside = component(group) < head_dim;
+            float4 asked = four_at(query + (inside ? component(group) : 0));
+            if (group > 0) load(all_keys, group, keys);
+#pragma unroll
+            for (int index = 0; index < COUNT; index++) {
+                const float4& key = keys[index];
+                float sum = fmaf(asked.x, key.x, fmaf(asked.y, key.y, fmaf(asked.z, key.z, fmaf(asked.w, key.w, scores[index]))));
+                scores[index] = inside ? sum : scores[index];
+            }
+        }
+        // Halves are added, but a thread goes on with half of the keys each time, until it has one.
+#pragma unroll
+        for (int half = LANES / 2, count = COUNT / 2; half > 0; half /= 2, count /= 2) {
+            if (count == 0) scores[0] += __shfl_xor_sync(0xffffffffu, scores[0], half);
+#pragma unroll
+            for (int index = 0; index < count; index++) {
+                bool upper = lane & half;
+                float kept = upper ? scores[index + count] : scores[index], given = upper ? scores[index] : scores[index + count];
+                scores[index] = kept + __shfl_xor_sync(0xffffffffu, given, half);
+            }
+        }
+        const int SAME = LANES / COUNT;
+        bool sees_own = sees(lane / SAME);
+        clear(chunk);
+        chunk->largest = largest_of_row(sees_own ? scores[0] : LEAST);
+        float weight = sees_own ? power_of_e(scores[0] - chunk->largest) : 0.0f, weights[COUNT];
+#pragma unroll
+        for (int index = 0; index < COUNT; index++) {
+            weights[index] = __shfl_sync(0xffffffffu, weight, threadIdx.x % 32 / LANES * LANES + SAME * index);
+            chunk->sum += weights[index];
+        }
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            if (component(group) >= head_dim) continue;
+            if (GROUPS > 1) load(all_values, group, values);
+#pragma unroll
+            for (int index = 0; index < COUNT; index++) {
+                // Nothing times what is not seen may be no number.
+                float4 sum = scaled_sum(values[index], weights[index], chunk->value[group]);
+                if (sees(index)) chunk->value[group] = sum;
+            }
+        }
+    }
+};
+
+// Own keys that the last of a path's queries sees.
+__device__ __forceinline__ int own_keys(const Attention& call) {
+    return call.tokens == 0 ? 0 : call.seen + call.tokens - 1;
+}
+
+template <int GROUPS>
+__device__ __forceinline__ void write_answer(const Attention& call, i64 row, int head, const Answer<GROUPS>& answer) {
+    float inverse = 1.0f / answer.sum;
+#pragma unroll
+    for (int group = 0; group < GROUPS; group++) {
+        int component = 4 * (threadIdx.x % LANES + LANES * group);
+        if (component >= call.head_dim) continue;
+        float* to = call.output + row * call.output_width + head * call.head_dim + component;
+        *reinterpret_cast<float4*>(to) = scaled(answer.value[group], inverse);
+    }
+}

@@ -1,0 +1,113 @@
+//! Which kernel goes through the keys in chunks; all of them give the same digits.
+
+use super::{Recorder, Shape};
+use crate::cuda::kernel::Kernel;
+use crate::cuda::weights::{DeviceLinear, Format};
+
+/// Keys of a chunk, `CHUNK` in attention_chunks.cuh.
+pub(super) const CHUNK: usize = 64;
+/// Threads that share a chunk there, and rows of a tile.
+const CHUNK_THREADS: usize = 128;
+const TILE_ROWS: usize = 16;
+/// Components of a group there; a row of results has a few more.
+const GROUP: usize = 64;
+const SHARE: usize = 16;
+/// Components of a link of fragments, and steps of a chunk's keys.
+const LINK: usize = 32;
+const CHUNK_STEPS: usize = 4;
+/// Bytes of a tile at one step, in f16.
+const STEP_BYTES: usize = 512;
+
+/// How much one launch has to attend to.
+pub(super) struct ChunkedExtent {
+    pub(super) head_dim: usize,
+    pub(super) heads: usize,
+    pub(super) series: usize,
+    /// Queries of a series.
+    pub(super) rows: usize,
+    pub(super) chunks: usize,
+}
+
+/// A kernel of attention_kernels.cuh.
+struct ChunkedKernel {
+    /// In f32, and beside narrower products.
+    kernels: [Kernel; 2],
+    /// Most components of a head.
+    components: usize,
+    tiles: usize,
+    /// Chunks that a block goes through at once.
+    sharers: usize,
+    /// Blocks of a cluster that share the chunks.
+    blocks: usize,
+}
+
+macro_rules! chunked_kernels {
+    ($($kernel:ident $half:ident: $components:literal, $tiles:literal, $sharers:literal, $blocks:literal;)*) => {
+        &[$(ChunkedKernel {
+            kernels: [Kernel::$kernel, Kernel::$half],
+            components: $components,
+            tiles: $tiles,
+            sharers: $sharers,
+            blocks: $blocks,
+        }),*]
+    };
+}
+
+/// The first that suits is taken.
+const KERNELS: &[ChunkedKernel] = chunked_kernels! {
+    AttendFew64 HalfAttendFew64: 64, 1, 2, 4;
+    Attend64By4 HalfAttend64By4: 64, 2, 4, 1;
+    Attend64By2 HalfAttend64By2: 64, 2, 2, 1;
+    Attend64By1 HalfAttend64By1: 64, 2, 1, 1;
+    AttendFew128 HalfAttendFew128: 128, 1, 2, 4;
+    Attend128By2 HalfAttend128By2: 128, 1, 2, 1;
+    AttendFew256 HalfAttendFew256: 256, 1, 2, 4;
+    Attend256By2 HalfAttend256By2: 256, 1, 2, 1;
+};
+
+impl ChunkedKernel {
+    fn grid(&self, extent: &ChunkedExtent) -> [usize; 3] {
+        [extent.rows.div_ceil(self.tiles * TILE_ROWS) * self.blocks, extent.heads, extent.series]
+    }
+
+    /// As many chunks at once as there are, but no more than keep the GPU busy.
+    fn suits(&self, extent: &ChunkedExtent, multiprocessors: usize) -> bool {
+        let blocks: usize = self.grid(extent).iter().product();
+        match (self.blocks, self.sharers) {
+            (1, 4) => blocks <= multiprocessors,
+            // Two such blocks find room on a multiprocessor.
+            (1, 2) if self.components == 64 => extent.chunks > 1 && blocks <= 2 * multiprocessors,
+            (1, _) => true,
+            _ => extent.chunks > 2 && blocks <= multiprocessors,
+        }
+    }
+
+    /// Shared memory, as the constructor of `ChunkAttention` in attention_chunks.cuh divides it.
+    fn shared_bytes(&self, head_dim: usize, format: usize) -> usize {
+        let step_bytes = if format == 0 { 2 * STEP_BYTES } else { STEP_BYTES };
+        let (rows, steps) = (self.tiles * TILE_ROWS, head_dim.div_ceil(LINK) * LINK / 16);
+        let stride = head_dim.div_ceil(GROUP).next_power_of_two() * GROUP + SHARE;
+        // Of a row: its scale; of every sharer a result, the largest scores and sums of four warps and the largest of all.
+        let row_words = 1 + self.sharers * (stride + 2 * CHUNK_STEPS + 1);
+        self.tiles * (steps + self.sharers * CHUNK_STEPS) * step_bytes + rows * row_words * size_of::<f32>()
+    }
+}
+
+impl Recorder<'_> {
+    /// The kernel for so many queries and keys, unless heads are too large.
+    pub(super) fn chunked(&self, extent: &ChunkedExtent) -> Option<(Kernel, Shape)> {
+        let machine = &self.weights.machine;
+        let is_narrow =
+            |linear: &DeviceLinear| matches!(linear, DeviceLinear::Fragments(matrix) if matrix.format != Format::Split);
+        let format = usize::from(self.weights.linears.iter().any(is_narrow));
+        let components = KERNELS.iter().map(|kernel| kernel.components).find(|&most| extent.head_dim <= most)?;
+        let chosen = KERNELS.iter().filter(|kernel| kernel.components == components).find(|kernel| {
+            (kernel.blocks == 1 || machine.has_clusters())
+                && kernel.suits(extent, machine.multiprocessors())
+                && kernel.shared_bytes(extent.head_dim, format) <= machine.most_shared_bytes()
+        })?;
+        let (grid, threads) = (chosen.grid(extent), chosen.sharers * CHUNK_THREADS);
+        let shape = Shape { grid, threads, shared_bytes: chosen.shared_bytes(extent.head_dim, format) };
+        Some((chosen.kernels[format], shape))
+    }
+}
