@@ -123,7 +123,8 @@ kernels! {
     "linear_split.cu": LinearSplit = "linear_split";
     "linear_tiled.cu": RowScale = "row_scale", LinearTiled = "linear_tiled";
     "scaler.cu": ScaleContext = "scale_context", ScaleStep = "scale_step";
-    "rotary.cu": RotaryTable = "rotary_table", RotateQuery = "rotate_query", AppendCache = "append_cache";
+    "rotary.cu": RotaryTable = "rotary_table", RotateQuery = "rotate_query",
+        AppendOwn = "append_own", AppendContext = "append_context";
     // CHUNK_KERNELS in attention_kernels.cuh.
     "attention_f32.cu":
         Attend64By1 = "attend_64_1_f32", Attend64By2 = "attend_64_2_f32", Attend64By4 = "attend_64_4_f32",

@@ -90,7 +90,9 @@ struct AppendCache {
     float* input;
     // Null where keys are not rotated.
     const float* table;
+    // [sequences, heads, capacity, head_dim]; of a context [series, heads, head_dim, capacity].
     float* keys;
+    // [sequences, heads, capacity, head_dim]
     float* values;
     const Live* live;
     Rows rows;
@@ -106,52 +108,87 @@ struct AppendCache {
     int capacity;
     // Place of the first token.
     int first;
-    // Whether keys lie transposed, `[sequences, heads, head_dim, capacity]`.
-    int transposed;
     // First column of queries to rotate by the same table, or -1.
     int query_column;
+    int reserved;
 };
 
-// One thread for each row, head and pair.
-KERNEL(append_cache, AppendCache, 256) {
-    i64 index = thread_index();
-    int pairs = call.head_dim / 2;
-    i64 row = index / (call.heads * pairs);
-    if (row >= count(call.rows, call.live)) return;
-    int head = (int)(index / pairs % call.heads), pair = (int)(index % pairs);
-    int tokens = count(call.tokens, call.live);
-    i64 sequence = row / tokens;
-    int token = (int)(row % tokens);
-    const float* key = call.input + row * call.width + call.key_column + head * call.head_dim;
-    const float* value = call.input + row * call.width + call.value_column + head * call.head_dim;
-    int first, second;
-    pair_of(pair, call.head_dim, call.interleaved, &first, &second);
-    float a = key[first], b = key[second];
-    if (call.table) {
-        const float* cosine = call.table + (i64)token * 4 * call.head_dim + 2 * call.head_dim;
-        const float* sine = cosine + call.head_dim;
-        float rotated = a * cosine[first] + b * sine[first];
-        b = b * cosine[second] + a * sine[second];
-        a = rotated;
+#define APPEND_WARPS 4
+#define APPEND_THREADS (32 * APPEND_WARPS)
+// Tokens of a context that are turned together from rows into columns.
+#define TURNED 32
+
+// A head of one row on its way into the cache.
+struct Append {
+    const AppendCache& call;
+    // Where this head's queries, keys and values of the row are.
+    float* queries;
+    const float *keys, *values;
+    // The cosines of its position for queries; sines follow, then both for keys.
+    const float* cosines;
+
+    __device__ __forceinline__ Append(const AppendCache& append, int row, int token, int head) : call(append) {
+        float* from = call.input + (i64)row * call.width + head * call.head_dim;
+        queries = from + call.query_column, keys = from + call.key_column, values = from + call.value_column;
+        cosines = call.table + (i64)token * 4 * call.head_dim;
+    }
+
+    // The pair of keys, rotated; queries are rotated in place.
+    __device__ __forceinline__ float2 key(int first, int second) const {
+        float a = keys[first], b = keys[second];
+        if (!call.table) return make_float2(a, b);
+        const float *sines = cosines + call.head_dim, *key_cosines = sines + call.head_dim;
+        const float* key_sines = key_cosines + call.head_dim;
         if (call.query_column >= 0) {
-            float* query = call.input + row * call.width + call.query_column + head * call.head_dim;
-            const float* query_cosine = cosine - 2 * call.head_dim;
-            const float* query_sine = cosine - call.head_dim;
-            float c = query[first], d = query[second];
-            query[first] = c * query_cosine[first] + d * query_sine[first];
-            query[second] = d * query_cosine[second] + c * query_sine[second];
+            float c = queries[first], d = queries[second];
+            queries[first] = c * cosines[first] + d * sines[first];
+            queries[second] = d * cosines[second] + c * sines[second];
         }
+        return make_float2(a * key_cosines[first] + b * key_sines[first], b * key_cosines[second] + a * key_sines[second]);
     }
-    i64 room = (sequence * call.heads + head) * call.head_dim * call.capacity;
-    int place = call.first + token;
-    float* values = call.values + room + (i64)place * call.head_dim;
-    if (call.transposed) {
-        call.keys[room + (i64)first * call.capacity + place] = a;
-        call.keys[room + (i64)second * call.capacity + place] = b;
-    } else {
-        call.keys[room + (i64)place * call.head_dim + first] = a;
-        call.keys[room + (i64)place * call.head_dim + second] = b;
+};
+
+// A path's own tokens. A warp takes a head of one row.
+KERNEL(append_own, AppendCache, APPEND_THREADS) {
+    int unit = blockIdx.x * APPEND_WARPS + threadIdx.x / 32, head = unit % call.heads, row = unit / call.heads;
+    if (row >= count(call.rows, call.live)) return;
+    int tokens = count(call.tokens, call.live), sequence = row / tokens, token = row % tokens;
+    Append append(call, row, token, head);
+    i64 room = (((i64)sequence * call.heads + head) * call.capacity + call.first + token) * call.head_dim;
+    for (int pair = threadIdx.x % 32; pair < call.head_dim / 2; pair += 32) {
+        int first, second;
+        pair_of(pair, call.head_dim, call.interleaved, &first, &second);
+        float2 key = append.key(first, second);
+        call.keys[room + first] = key.x;
+        call.keys[room + second] = key.y;
+        call.values[room + first] = append.values[first];
+        call.values[room + second] = append.values[second];
     }
-    values[first] = value[first];
-    values[second] = value[second];
+}
+
+// A context's tokens; its keys lie transposed. Grid: 32 tokens of one series, heads, series.
+KERNEL(append_context, AppendCache, APPEND_THREADS) {
+    SHARED_MEMORY(turned);
+    int tokens = count(call.tokens, call.live), start = blockIdx.x * TURNED, head = blockIdx.y, sequence = blockIdx.z;
+    if (start >= tokens || sequence >= count(call.rows, call.live) / tokens) return;
+    int live = tokens - start < TURNED ? tokens - start : TURNED, head_dim = call.head_dim, pairs = head_dim / 2;
+    i64 room = ((i64)sequence * call.heads + head) * head_dim * call.capacity;
+    float* values = call.values + room + (i64)(call.first + start) * head_dim;
+    for (int index = threadIdx.x; index < live * pairs; index += APPEND_THREADS) {
+        int token = index / pairs, first, second;
+        pair_of(index % pairs, head_dim, call.interleaved, &first, &second);
+        Append append(call, sequence * tokens + start + token, start + token, head);
+        float2 key = append.key(first, second);
+        // A gap behind every component keeps them in different banks.
+        turned[first * (TURNED + 1) + token] = key.x;
+        turned[second * (TURNED + 1) + token] = key.y;
+        values[token * head_dim + first] = append.values[first];
+        values[token * head_dim + second] = append.values[second];
+    }
+    __syncthreads();
+    float* keys = call.keys + room + call.first + start;
+    for (int index = threadIdx.x; index < head_dim * TURNED; index += APPEND_THREADS) {
+        int component = index / TURNED, token = index % TURNED;
+        if (token < live) keys[(i64)component * call.capacity + token] = turned[component * (TURNED + 1) + token];
+    }
 }

@@ -29,9 +29,13 @@ argument! {
     AppendCacheArgument {
         input: u64, table: u64, keys: u64, values: u64, live: u64, rows: KernelRows, tokens: KernelRows,
         width: i32, key_column: i32, value_column: i32, heads: i32, head_dim: i32, interleaved: i32,
-        capacity: i32, first: i32, transposed: i32, query_column: i32,
+        capacity: i32, first: i32, query_column: i32, reserved: i32,
     }
 }
+
+/// Threads of a block that appends, `APPEND_THREADS` in rotary.cu, and tokens that it turns into columns, `TURNED`.
+const APPEND_THREADS: usize = 128;
+const TURNED: usize = 32;
 
 pub(super) fn interleaved(rotary: &Rotary) -> i32 {
     (rotary.pairing == Pairing::Interleaved).into()
@@ -121,10 +125,20 @@ impl Recorder<'_> {
             interleaved: op.rotation.map_or(1, |rotation| interleaved(&rotation.rotary)),
             capacity: int(capacity)?,
             first: int(first)?,
-            transposed: (op.part == CachePart::Context).into(),
             query_column: queries.map_or(Ok(-1), |queries| int(queries.column))?,
+            reserved: 0,
         };
-        let threads = Shape::flat(self.most(op.input.rows)? * shape.heads * shape.head_dim / 2, 256);
-        self.launch("AppendCache", Kernel::AppendCache, threads, argument)
+        let (kernel, shape) = match op.part {
+            CachePart::Context => {
+                let grid = [self.most(tokens)?.div_ceil(TURNED), shape.heads, self.most(shape.series)?];
+                let shared_bytes = shape.head_dim * (TURNED + 1) * size_of::<f32>();
+                (Kernel::AppendContext, Shape { grid, threads: APPEND_THREADS, shared_bytes })
+            }
+            CachePart::Suffix { .. } => {
+                let warps = self.most(op.input.rows)? * shape.heads;
+                (Kernel::AppendOwn, Shape::flat(warps * 32, APPEND_THREADS))
+            }
+        };
+        self.launch("AppendCache", kernel, shape, argument)
     }
 }
