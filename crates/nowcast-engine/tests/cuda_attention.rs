@@ -148,13 +148,13 @@ impl Case {
         };
         let product = operands * 1.01 + rounds * 2f64.powi(-23);
         let links = self.head_dim.div_ceil(32) as f64;
-        // Two scores make an exponent, whose difference, factor and product are rounded once each; the power of two is within
-        // 2^-22.
-        let exponent = 2.0 * (product + links * unit) * sizes + 3.0 * spread * unit + 2f64.powi(-22);
+        // Two scores make an exponent, whose difference is rounded; its exponential is within two units.
+        let exponential = 2.0 * unit;
+        let exponent = 2.0 * (product + links * unit) * sizes + spread * unit + exponential;
         // A chunk's exponents are added in a tree of eight levels and its values in two chains; every chunk, and eight own
         // keys, are scaled by a power and added.
         let chunks = (keys.len() / 64 + 2 + self.tokens.div_ceil(8)) as f64;
-        let relative = exponent + product + (8.0 + 2.0) * unit + chunks * (2f64.powi(-22) + 3.0 * unit);
+        let relative = exponent + product + (8.0 + 2.0) * unit + chunks * (2.0 * exponential + 3.0 * unit);
         let component = |column: usize| {
             let parts = || weights.iter().zip(values).map(move |(weight, value)| weight / sum * value[column]);
             // The rest of an exponent is a multiple of 2^-36, that of a value of 2^-36 of the chunk's largest one.

@@ -8,9 +8,9 @@
 // nearest: a row's digits do not depend on how many rows or chunks are gone through at once.
 #pragma once
 
+#include "attention_operands.cuh"
 #include "attention_own.cuh"
 #include "cluster.cuh"
-#include "fragments.cuh"
 
 #define CHUNK 64
 #define CHUNK_WARPS 4
@@ -20,57 +20,14 @@
 // Components of a group: those that four warps have together.
 #define GROUP (SHARE * CHUNK_WARPS)
 #define TILE_ROWS 16
-// Values that memory hands out together.
-#define LINE 32
 #define CHUNK_STEPS (CHUNK / 16)
-// Parts of a value.
-#define PARTS_OF(FORMAT) (FORMAT == SPLIT ? 2 : 1)
-// Words of a left operand: sixteen rows at one step.
-#define STEP_WORDS(FORMAT) (PARTS_OF(FORMAT) * 128)
 
-// Four values of each lane, scaled and cut.
-template <int FORMAT>
-__device__ __forceinline__ Cut cut_four(float first, float second, float third, float fourth, float factor) {
-    float squares = 0.0f;
-    return cut_values<FORMAT>(make_float4(first, second, third, fourth), factor, &squares);
-}
-
-// Adds sixteen rows, whose step lies here as [part, lane], times eight columns.
-template <int FORMAT>
-__device__ __forceinline__ void multiply_step(float* sums, const u32* rows, const Cut& columns) {
-    const uint4* parts = reinterpret_cast<const uint4*>(rows) + threadIdx.x % 32;
-    uint4 near = parts[0];
-    if (FORMAT == SPLIT) {
-        uint4 rest = parts[32];
-        multiply_add<FORMAT>(sums, rest.x, rest.y, rest.z, rest.w, columns.near.x, columns.near.y);
-        multiply_add<FORMAT>(sums, near.x, near.y, near.z, near.w, columns.rest.x, columns.rest.y);
-    }
-    multiply_add<FORMAT>(sums, near.x, near.y, near.z, near.w, columns.near.x, columns.near.y);
-}
-
-__device__ __forceinline__ float largest_of_quarters(float value) {
-    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 1));
-    return fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 2));
-}
-
-// A row of a matrix; one multiplication, where offsets with a sign take three instructions.
-__device__ __forceinline__ const float* row_at(const float* matrix, int row, int width) {
-    return reinterpret_cast<const float*>(reinterpret_cast<const char*>(matrix) + (u64)(u32)row * (u32)(width * 4));
-}
-
-__device__ __forceinline__ float factor_for(float largest) {
-    return power_of_two(LARGEST_EXPONENT - exponent_of(largest));
-}
-
-__device__ __forceinline__ float scale_for(float largest) {
-    return power_of_two(exponent_of(largest) - LARGEST_EXPONENT);
-}
-
-// Grid: tiles of `16 * TILES` rows of one series, heads, series. `SHARERS` times four warps take chunks side by side and
-// leave what they come to in shared memory, from where it is merged in order by sixteen threads for each row.
+// Grid: tiles of `16 * TILES` rows of one series, times `BLOCKS` of a cluster, heads, series. `SHARERS` times four warps of
+// each block take chunks side by side and leave what they come to in shared memory, from where it is merged in order by
+// sixteen threads for each row, in the first block of a cluster.
 template <int FORMAT, int TILES, int SHARERS, int GROUPS, int BLOCKS>
 struct ChunkAttention {
-    static const int ROWS = TILES * TILE_ROWS;
+    static const int ROWS = TILES * TILE_ROWS, OWN_GROUPS = GROUPS;
     // Of a row of results.
     static const int STRIDE = GROUPS * GROUP + SHARE;
     static const int THREADS = SHARERS * CHUNK_THREADS;
@@ -119,20 +76,6 @@ struct ChunkAttention {
 
     __device__ __forceinline__ u32* exponent_step(int tile, int step) const {
         return exponents + (tile * CHUNK_STEPS + step) * STEP_WORDS(FORMAT);
-    }
-
-    // Asks for the own keys and values of the block's rows, so many, long before they are looked at.
-    __device__ __forceinline__ void expect_own_keys(i64 first_row, int head, int rows) const {
-        if (call.tokens == 0) return;
-        int first = (int)first_row / call.tokens, paths = ((int)first_row + rows - 1) / call.tokens - first + 1;
-        int lines = (own_keys(call) * head_dim + LINE - 1) / LINE;
-        for (int path = threadIdx.x / LANES; path < paths; path += THREADS / LANES) {
-            i64 place = ((i64)(first + path) * call.heads + head) * call.suffix_capacity * head_dim;
-            for (int line = threadIdx.x % LANES; line < lines; line += LANES) {
-                expect(call.suffix_keys + place + line * LINE);
-                expect(call.suffix_values + place + line * LINE);
-            }
-        }
     }
 
     // Cuts the rows of the block, of which so many are live. A warp takes bands in turn.
@@ -318,8 +261,8 @@ struct ChunkAttention {
                 int row = sharer * ROWS + tile * TILE_ROWS + upper * BAND + place;
                 float4 all = four_at(tops + row * CHUNK_WARPS);
                 float top = fmaxf(fmaxf(all.x, all.y), fmaxf(all.z, all.w));
-                float first = power_of_e(low[2 * upper] - top), second = power_of_e(high[2 * upper] - top);
-                float third = power_of_e(low[2 * upper + 1] - top), fourth = power_of_e(high[2 * upper + 1] - top);
+                float first = exponential_of_negative(low[2 * upper] - top), second = exponential_of_negative(high[2 * upper] - top);
+                float third = exponential_of_negative(low[2 * upper + 1] - top), fourth = exponential_of_negative(high[2 * upper + 1] - top);
                 float sum = (first + second) + (third + fourth);
                 sum += __shfl_xor_sync(0xffffffffu, sum, 1);
                 sum += __shfl_xor_sync(0xffffffffu, sum, 2);
@@ -425,137 +368,4 @@ struct ChunkAttention {
         answer->largest = numbers.x, answer->sum = numbers.y;
     }
 
-    // Shares the own chunks of a few rows, so many, out among all threads, and merges them in order. Each sixteen threads
-    // leave one chunk behind the answers.
-    __device__ __forceinline__ void finish_few_rows(i64 first_row, int head, int rows) const {
-        const int SLOTS = THREADS / LANES;
-        int slot = threadIdx.x / LANES, hidden = call.hidden - context;
-        int items = rows * ((own_keys(call) + OWN_CHUNK - 1) / OWN_CHUNK);
-        Answer<GROUPS> answer;
-        if (slot < rows) take_up(slot, &answer);
-#pragma unroll 1
-        for (int first = 0; first < items; first += SLOTS) {
-            int item = first + slot;
-            OwnKeys<GROUPS, OWN_CHUNK> own;
-            own.begin(call, (int)first_row + item % rows, head, hidden, item < items);
-            own.send(item / rows * OWN_CHUNK);
-            Answer<GROUPS> chunk;
-            own.attend(&chunk);
-            put_by(ROWS + slot, chunk);
-            __syncthreads();
-            for (int other = (slot + rows - first % rows) % rows; slot < rows && other < SLOTS && first + other < items; other += rows) {
-                take_up(ROWS + other, &chunk);
-                merge(&answer, chunk);
-            }
-            __syncthreads();
-        }
-        if (slot < rows) write_answer(call, first_row + slot, head, answer);
-    }
-
-    // Merges own keys, `COUNT` at a time, into answers that have been put by, and writes them: those of a thread's rows from
-    // `first` on, `BATCH` rows at a time. So many are live.
-    template <int COUNT, int BATCH>
-    __device__ __forceinline__ void finish_rows(i64 first_row, int head, int first, int rows) const {
-        const int TOGETHER = BATCH < OWNED ? BATCH : OWNED;
-        int hidden = call.hidden - context, most = own_keys(call);
-#pragma unroll 1
-        for (int row = first; row < first + OWNED; row += TOGETHER) {
-            Answer<GROUPS> answers[TOGETHER];
-#pragma unroll
-            for (int index = 0; index < TOGETHER; index++) take_up(row + index, &answers[index]);
-#pragma unroll 1
-            for (int start = 0; start < most; start += COUNT) {
-                OwnKeys<GROUPS, COUNT> own[TOGETHER];
-#pragma unroll
-                for (int index = 0; index < TOGETHER; index++) {
-                    bool live = row + index < rows;
-                    own[index].begin(call, (int)first_row + (live ? row + index : 0), head, hidden, live);
-                    own[index].send(start);
-                }
-#pragma unroll
-                for (int index = 0; index < TOGETHER; index++) {
-                    Answer<GROUPS> chunk;
-                    own[index].attend(&chunk);
-                    merge(&answers[index], chunk);
-                }
-            }
-#pragma unroll
-            for (int index = 0; index < TOGETHER; index++) {
-                if (row + index < rows) write_answer(call, first_row + row + index, head, answers[index]);
-            }
-        }
-    }
 };
-
-template <int FORMAT, int TILES, int SHARERS, int GROUPS, int BLOCKS>
-__device__ __forceinline__ void attend_chunks(const Attention& call) {
-    typedef ChunkAttention<FORMAT, TILES, SHARERS, GROUPS, BLOCKS> Block;
-    const int ROWS = Block::ROWS, OWNED = Block::OWNED;
-    SHARED_MEMORY(memory);
-    int series = count(call.series, call.live);
-    bool live = (int)blockIdx.z < series;
-    Window window = window_of(call, series);
-    int head = blockIdx.y, head_dim = call.head_dim;
-    // The longest first.
-    int first = (gridDim.x - 1 - blockIdx.x) / BLOCKS * ROWS;
-    // Every thread waits for the kernel before.
-    wait_for_previous();
-    if (!live || first >= window.series_rows) return;
-    i64 first_row = (i64)blockIdx.z * window.series_rows + first;
-    int rows = window.series_rows - first < ROWS ? window.series_rows - first : ROWS;
-    int common = visible_keys(window, first + rows - 1), hidden = hidden_keys(call, window);
-    i64 prefix = ((i64)blockIdx.z * call.heads + head) * head_dim * call.prefix_capacity;
-    int first_chunk = hidden / CHUNK * CHUNK;
-    Block block(call, memory, prefix, first_chunk, common, window.context);
-    // Keys, then values, on their way: registers have no room for both.
-    typename Block::Pairs pairs;
-    if (GROUPS == 1) block.load_keys(block.start, 0, &pairs);
-    block.cut_queries(first_row, head, rows);
-    if (BLOCKS == 1 || blockIdx.x % BLOCKS == 0) block.expect_own_keys(first_row, head, rows);
-    Answer<GROUPS> answers[OWNED];
-#pragma unroll
-    for (int index = 0; index < OWNED; index++) clear(&answers[index]);
-    int own_row = threadIdx.x / LANES * OWNED;
-    bool owns = own_row < ROWS && (BLOCKS == 1 || blockIdx.x % BLOCKS == 0);
-    __syncthreads();
-#pragma unroll 1
-    for (int round = first_chunk; round < common; round += Block::ROUND) {
-        float scores[TILES][2][4];
-        block.score(&pairs, scores);
-        block.load_values(0, &pairs);
-        block.leave_tops(window, first, hidden, scores);
-        __syncthreads();
-        block.weigh(scores);
-        __syncthreads();
-        block.add_values(&pairs);
-        int next = block.start + Block::ROUND;
-        if (GROUPS == 1 && round + Block::ROUND < common) block.load_keys(next, 0, &pairs);
-        block.meet();
-#pragma unroll
-        for (int index = 0; index < OWNED; index++) {
-            if (owns) block.merge_chunks(own_row + index, &answers[index]);
-        }
-        // Nobody overwrites or leaves what others still read.
-        if (BLOCKS > 1) block.meet();
-        block.start = next;
-    }
-    if (BLOCKS > 1 && blockIdx.x % BLOCKS > 0) return;
-#pragma unroll
-    for (int index = 0; index < OWNED; index++) {
-        if (owns) block.put_by(own_row + index, answers[index]);
-    }
-    if (TILES == 1) {
-        __syncthreads();
-        block.finish_few_rows(first_row, head, rows);
-        return;
-    }
-    __syncwarp();
-    int own = own_keys(call);
-    if (GROUPS == 1 && own <= 2) {
-        block.template finish_rows<2, 4>(first_row, head, own_row, rows);
-    } else if (GROUPS == 1 && own <= 4) {
-        block.template finish_rows<4, 2>(first_row, head, own_row, rows);
-    } else {
-        block.template finish_rows<OWN_CHUNK, 1>(first_row, head, own_row, rows);
-    }
-}

@@ -1,7 +1,81 @@
 // Every kernel of attention in chunks, in one format.
 #pragma once
 
-#include "attention_chunks.cuh"
+#include "attention_finish.cuh"
+
+// The rows of a block: chunk by chunk through the context, then through their own keys.
+template <int FORMAT, int TILES, int SHARERS, int GROUPS, int BLOCKS>
+__device__ __forceinline__ void attend_chunks(const Attention& call) {
+    typedef ChunkAttention<FORMAT, TILES, SHARERS, GROUPS, BLOCKS> Block;
+    const int ROWS = Block::ROWS, OWNED = Block::OWNED;
+    SHARED_MEMORY(memory);
+    int series = count(call.series, call.live);
+    bool live = (int)blockIdx.z < series;
+    Window window = window_of(call, series);
+    int head = blockIdx.y, head_dim = call.head_dim;
+    // The longest first.
+    int first = (gridDim.x - 1 - blockIdx.x) / BLOCKS * ROWS;
+    // Every thread waits for the kernel before.
+    wait_for_previous();
+    if (!live || first >= window.series_rows) return;
+    i64 first_row = (i64)blockIdx.z * window.series_rows + first;
+    int rows = window.series_rows - first < ROWS ? window.series_rows - first : ROWS;
+    int common = visible_keys(window, first + rows - 1), hidden = hidden_keys(call, window);
+    i64 prefix = ((i64)blockIdx.z * call.heads + head) * head_dim * call.prefix_capacity;
+    int first_chunk = hidden / CHUNK * CHUNK;
+    Block block(call, memory, prefix, first_chunk, common, window.context);
+    // Keys, then values, on their way: registers have no room for both.
+    typename Block::Pairs pairs;
+    if (GROUPS == 1) block.load_keys(block.start, 0, &pairs);
+    block.cut_queries(first_row, head, rows);
+    if (BLOCKS == 1 || blockIdx.x % BLOCKS == 0) expect_own_keys<Block>(call, first_row, head, rows);
+    Answer<GROUPS> answers[OWNED];
+#pragma unroll
+    for (int index = 0; index < OWNED; index++) clear(&answers[index]);
+    int own_row = threadIdx.x / LANES * OWNED;
+    bool owns = own_row < ROWS && (BLOCKS == 1 || blockIdx.x % BLOCKS == 0);
+    __syncthreads();
+#pragma unroll 1
+    for (int round = first_chunk; round < common; round += Block::ROUND) {
+        float scores[TILES][2][4];
+        block.score(&pairs, scores);
+        block.load_values(0, &pairs);
+        block.leave_tops(window, first, hidden, scores);
+        __syncthreads();
+        block.weigh(scores);
+        __syncthreads();
+        block.add_values(&pairs);
+        int next = block.start + Block::ROUND;
+        if (GROUPS == 1 && round + Block::ROUND < common) block.load_keys(next, 0, &pairs);
+        block.meet();
+#pragma unroll
+        for (int index = 0; index < OWNED; index++) {
+            if (owns) block.merge_chunks(own_row + index, &answers[index]);
+        }
+        // Nobody overwrites or leaves what others still read.
+        if (BLOCKS > 1) block.meet();
+        block.start = next;
+    }
+    if (BLOCKS > 1 && blockIdx.x % BLOCKS > 0) return;
+#pragma unroll
+    for (int index = 0; index < OWNED; index++) {
+        if (owns) block.put_by(own_row + index, answers[index]);
+    }
+    if (TILES == 1) {
+        __syncthreads();
+        finish_few_rows(block, first_row, head, rows);
+        return;
+    }
+    __syncwarp();
+    int own = own_keys(call);
+    if (GROUPS == 1 && own <= 2) {
+        finish_rows<2, 4>(block, first_row, head, own_row, rows);
+    } else if (GROUPS == 1 && own <= 4) {
+        finish_rows<4, 2>(block, first_row, head, own_row, rows);
+    } else {
+        finish_rows<OWN_CHUNK, 1>(block, first_row, head, own_row, rows);
+    }
+}
 
 // Blocks that share the chunks of a few rows.
 #define FEW_BLOCKS 4

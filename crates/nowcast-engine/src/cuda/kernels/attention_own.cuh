@@ -39,7 +39,7 @@ __device__ __forceinline__ void clear(Answer<GROUPS>* answer) {
 template <int GROUPS>
 __device__ __forceinline__ void merge(Answer<GROUPS>* answer, const Answer<GROUPS>& chunk) {
     float largest = fmaxf(answer->largest, chunk.largest);
-    float before = power_of_e(answer->largest - largest), now = power_of_e(chunk.largest - largest);
+    float before = exponential_of_negative(answer->largest - largest), now = exponential_of_negative(chunk.largest - largest);
     answer->largest = largest;
     answer->sum = fmaf(chunk.sum, now, answer->sum * before);
 #pragma unroll
@@ -154,7 +154,7 @@ struct OwnKeys {
         bool sees_own = sees(lane / SAME);
         clear(chunk);
         chunk->largest = largest_of_row(sees_own ? scores[0] : LEAST);
-        float weight = sees_own ? power_of_e(scores[0] - chunk->largest) : 0.0f, weights[COUNT];
+        float weight = sees_own ? exponential_of_negative(scores[0] - chunk->largest) : 0.0f, weights[COUNT];
 #pragma unroll
         for (int index = 0; index < COUNT; index++) {
             weights[index] = __shfl_sync(0xffffffffu, weight, threadIdx.x % 32 / LANES * LANES + SAME * index);

@@ -95,13 +95,16 @@ __device__ inline float exponential_f32(float x) {
     return sum * first * second;
 }
 
-// exp(x) in f32 by the hardware's power of two, for attention on tensor cores: within 2^-22, and 2^-24 of x.
-__device__ __forceinline__ float power_of_e(float x) {
-#ifdef NOWCAST_SHIM
-    return std::exp2(x * 1.44269504088896340736f);
-#else
-    float power;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 1.44269504088896340736f));
-    return power;
-#endif
+// exp(x) for x up to 0, with the polynomial of `exponential_f32`; below -87, where nothing is left of it beside 1, as there.
+__device__ __forceinline__ float exponential_of_negative(float x) {
+    const float rounder = 12582912.0f;
+    const float coefficients[5] = {0.0013814467f, 0.008368781f, 0.041668393f, 0.1666652f, 0.49999994f};
+    x = x < -87.0f ? -87.0f : x;
+    float shifted = fmaf(x, 1.44269504088896340736f, rounder), exponent = shifted - rounder;
+    float rest = fmaf(exponent, 0.00021219444f, fmaf(exponent, -(355.0f / 512.0f), x));
+    float sum = coefficients[0];
+#pragma unroll
+    for (int index = 1; index < 5; index++) sum = fmaf(sum, rest, coefficients[index]);
+    sum = fmaf(rest * rest, sum, rest) + 1.0f;
+    return __int_as_float((int)((u32)__float_as_int(sum) + ((u32)__float_as_int(shifted) << 23)));
 }

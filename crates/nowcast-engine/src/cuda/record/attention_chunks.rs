@@ -2,18 +2,18 @@
 
 use super::{Recorder, Shape};
 use crate::cuda::kernel::Kernel;
-use crate::cuda::weights::{DeviceLinear, Format};
+use crate::cuda::weights::{DeviceLinear, Format, LINK};
 
 /// Keys of a chunk, `CHUNK` in attention_chunks.cuh.
 pub(super) const CHUNK: usize = 64;
 /// Threads that share a chunk there, and rows of a tile.
-const CHUNK_THREADS: usize = 128;
+const CHUNK_THREADS: usize = 32 * CHUNK_WARPS;
 const TILE_ROWS: usize = 16;
 /// Components of a group there; a row of results has a few more.
 const GROUP: usize = 64;
 const SHARE: usize = 16;
-/// Components of a link of fragments, and steps of a chunk's keys.
-const LINK: usize = 32;
+/// Warps of a chunk, and steps of its keys.
+const CHUNK_WARPS: usize = 4;
 const CHUNK_STEPS: usize = 4;
 /// Bytes of a tile at one step, in f16.
 const STEP_BYTES: usize = 512;
@@ -88,7 +88,7 @@ impl ChunkedKernel {
         let (rows, steps) = (self.tiles * TILE_ROWS, head_dim.div_ceil(LINK) * LINK / 16);
         let stride = head_dim.div_ceil(GROUP).next_power_of_two() * GROUP + SHARE;
         // Of a row: its scale; of every sharer a result, the largest scores and sums of four warps and the largest of all.
-        let row_words = 1 + self.sharers * (stride + 2 * CHUNK_STEPS + 1);
+        let row_words = 1 + self.sharers * (stride + 2 * CHUNK_WARPS + 1);
         self.tiles * (steps + self.sharers * CHUNK_STEPS) * step_bytes + rows * row_words * size_of::<f32>()
     }
 }

@@ -1,0 +1,88 @@
+// The path's own keys after the chunks of its context, and the results.
+#pragma once
+
+#include "attention_chunks.cuh"
+
+// Values that memory hands out together.
+#define LINE 32
+
+// Asks for the own keys and values of the block's rows, so many, long before they are looked at.
+template <typename Block>
+__device__ __forceinline__ void expect_own_keys(const Attention& call, i64 first_row, int head, int rows) {
+    if (call.tokens == 0) return;
+    int first = (int)first_row / call.tokens, paths = ((int)first_row + rows - 1) / call.tokens - first + 1;
+    int head_dim = call.head_dim, lines = (own_keys(call) * head_dim + LINE - 1) / LINE;
+    for (int path = threadIdx.x / LANES; path < paths; path += Block::THREADS / LANES) {
+        i64 place = ((i64)(first + path) * call.heads + head) * call.suffix_capacity * head_dim;
+        for (int line = threadIdx.x % LANES; line < lines; line += LANES) {
+            expect(call.suffix_keys + place + line * LINE);
+            expect(call.suffix_values + place + line * LINE);
+        }
+    }
+}
+
+// Shares the own chunks of a few rows, so many, out among all threads, and merges them in order. Each sixteen threads
+// leave one chunk behind the answers.
+template <typename Block>
+__device__ __forceinline__ void finish_few_rows(const Block& block, i64 first_row, int head, int rows) {
+    const int GROUPS = Block::OWN_GROUPS;
+    const Attention& call = block.call;
+    const int SLOTS = Block::THREADS / LANES;
+    int slot = threadIdx.x / LANES, hidden = call.hidden - block.context;
+    int items = rows * ((own_keys(call) + OWN_CHUNK - 1) / OWN_CHUNK);
+    Answer<GROUPS> answer;
+    if (slot < rows) block.take_up(slot, &answer);
+#pragma unroll 1
+    for (int first = 0; first < items; first += SLOTS) {
+        int item = first + slot;
+        OwnKeys<GROUPS, OWN_CHUNK> own;
+        own.begin(call, (int)first_row + item % rows, head, hidden, item < items);
+        own.send(item / rows * OWN_CHUNK);
+        Answer<GROUPS> chunk;
+        own.attend(&chunk);
+        block.put_by(Block::ROWS + slot, chunk);
+        __syncthreads();
+        for (int other = (slot + rows - first % rows) % rows; slot < rows && other < SLOTS && first + other < items; other += rows) {
+            block.take_up(Block::ROWS + other, &chunk);
+            merge(&answer, chunk);
+        }
+        __syncthreads();
+    }
+    if (slot < rows) write_answer(call, first_row + slot, head, answer);
+}
+
+// Merges own keys, `COUNT` at a time, into answers that have been put by, and writes them: those of a thread's rows from
+// `first` on, `BATCH` rows at a time. So many are live.
+template <int COUNT, int BATCH, typename Block>
+__device__ __forceinline__ void finish_rows(const Block& block, i64 first_row, int head, int first, int rows) {
+    const int GROUPS = Block::OWN_GROUPS, OWNED = Block::OWNED;
+    const Attention& call = block.call;
+    const int TOGETHER = BATCH < OWNED ? BATCH : OWNED;
+    int hidden = call.hidden - block.context, most = own_keys(call);
+#pragma unroll 1
+    for (int row = first; row < first + OWNED; row += TOGETHER) {
+        Answer<GROUPS> answers[TOGETHER];
+#pragma unroll
+        for (int index = 0; index < TOGETHER; index++) block.take_up(row + index, &answers[index]);
+#pragma unroll 1
+        for (int start = 0; start < most; start += COUNT) {
+            OwnKeys<GROUPS, COUNT> own[TOGETHER];
+#pragma unroll
+            for (int index = 0; index < TOGETHER; index++) {
+                bool live = row + index < rows;
+                own[index].begin(call, (int)first_row + (live ? row + index : 0), head, hidden, live);
+                own[index].send(start);
+            }
+#pragma unroll
+            for (int index = 0; index < TOGETHER; index++) {
+                Answer<GROUPS> chunk;
+                own[index].attend(&chunk);
+                merge(&answers[index], chunk);
+            }
+        }
+#pragma unroll
+        for (int index = 0; index < TOGETHER; index++) {
+            if (row + index < rows) write_answer(call, first_row + row + index, head, answers[index]);
+        }
+    }
+}
