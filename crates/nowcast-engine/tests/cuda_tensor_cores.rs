@@ -133,9 +133,15 @@ impl Product {
             Dtype::Tf32 => (2.0 * 2f64.powi(-11), 2.0),
             _ => (2.0 * 2f64.powi(-9), 2.0),
         };
-        let links = self.inputs.div_ceil(32) as f64;
+        let links = self.inputs.div_ceil(32);
+        // Links of a chain and of the largest part.
+        let (chain, part) = match self.dtype {
+            Dtype::F32 => (1, links.div_ceil(4)),
+            _ => (8, links.div_ceil(8) * 2),
+        };
         // A chain rounds towards zero in every round, a part once for every chain, the whole once for every part.
-        let sums = rounds * 2f64.powi(-23) + (links / 4.0 + 1.0 + 4.0) * 2f64.powi(-24);
+        let sums = rounds * chain.min(part) as f64 * 2f64.powi(-23)
+            + (part.div_ceil(chain) as f64 + 1.0 + 4.0) * 2f64.powi(-24);
         // The norm, two scales and the bias.
         let last = ((sum * scale).abs() + bias.abs()) * 6.0 * 2f64.powi(-24);
         (sum * scale + bias, sizes * scale * (operands * 1.01 + sums) + last)
@@ -160,7 +166,8 @@ impl Product {
                         let (gate, gate_error) = self.truth(row, column);
                         let (value, value_error) = self.truth(row, self.outputs + column);
                         let unit = gate / (1.0 + (-gate).exp());
-                        // The gate's slope is at most 1.1; exponential, sum, quotient and product round once each.
+                        // The gate's slope is at most 1.1; exponential, sum, quotient and product round once each, the
+                        // short ones of tf32 and bf16 within what is allowed for their operands.
                         let product = gate_error * 1.1 * value.abs() + unit.abs() * value_error;
                         (unit * value, product + gate_error * value_error + (unit * value).abs() * 8.0 * 2f64.powi(-24))
                     }
@@ -285,8 +292,17 @@ fn thousands_of_rows() {
             compare(&product, &[(7, 7), (rows, rows - 37)]);
         }
     }
-    // Tiles of 176 rows, whose parts wait in shared memory.
-    compare(&Product { has_residual: true, ..Product::new(Dtype::F32, 144, 4200, 1) }, &[(7, 7), (760, 755)]);
+    // Tiles of 176 rows; the parts of f32 wait in shared memory.
+    for dtype in [Dtype::F32, Dtype::Tf32] {
+        compare(&Product { has_residual: true, ..Product::new(dtype, 144, 4200, 1) }, &[(7, 7), (760, 755)]);
+    }
+    // Parts of several chains, the last shorter than the others, and a link without a neighbour.
+    for dtype in [Dtype::Tf32, Dtype::Bf16] {
+        compare(
+            &Product { has_residual: true, ..Product::new(dtype, 1250, 190, 1) },
+            &[(7, 7), (130, 121), (1500, 1490)],
+        );
+    }
     // Blocks that do several tiles.
     let gated = Product { activation: Activation::SwiGlu, ..Product::new(Dtype::Bf16, 96, 1130, 1) };
     compare(&gated, &[(3, 3), (1500, 1499)]);

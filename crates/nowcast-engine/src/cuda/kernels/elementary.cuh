@@ -108,3 +108,18 @@ __device__ __forceinline__ float exponential_of_negative(float x) {
     sum = fmaf(rest * rest, sum, rest) + 1.0f;
     return __int_as_float((int)((u32)__float_as_int(sum) + ((u32)__float_as_int(shifted) << 23)));
 }
+
+#ifndef NOWCAST_SHIM
+// 2^x and 1 / x within 2^-22, by one instruction each.
+__device__ __forceinline__ float short_power_of_two(float x) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
+
+__device__ __forceinline__ float short_inverse(float x) {
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
+    return inverse;
+}
+#endif

@@ -10,8 +10,9 @@
 // value of a row to 2^12, so that nothing overflows and no f16 that matters is subnormal. HALF keeps the nearest f16
 // alone (TF32 has the same eleven bits), BRAIN the nearest bf16.
 //
-// Tensor cores round sums towards zero, so chains are short: one for each link. The chains of each of four equal parts of
-// the links are added in order, to nearest, and then the parts. No number of rows, tile or grid changes that order.
+// Tensor cores round sums towards zero, so chains are short: one for each link of SPLIT. The others have rounded their
+// operands far more than chains of eight links lose. The chains of each of four equal parts of the links are added in order,
+// to nearest, and then the parts. No number of rows, tile or grid changes that order.
 #pragma once
 
 #include "linear.cuh"
@@ -31,6 +32,8 @@ struct Pieces {
     static const int COUNT = FORMAT == SPLIT ? 2 : 1;
     // Products of the tensor cores in each of them.
     static const int ROUNDS = FORMAT == SPLIT ? 3 : 2;
+    // Links that are not parted, and the most that one chain covers.
+    static const int TOGETHER = FORMAT == SPLIT ? 1 : 2, CHAIN = FORMAT == SPLIT ? 1 : 8;
 };
 
 struct Product {
@@ -114,9 +117,24 @@ __device__ __forceinline__ void multiply_round(int round, float* sums, const uin
     }
 }
 
-// First link of a part.
+// x / (1 + exp(-x)), as exact as the operands.
+template <int FORMAT>
+__device__ __forceinline__ float sigmoid_unit(float x) {
+    return FORMAT == SPLIT ? sigmoid_linear_unit(x) : short_sigmoid_linear_unit(x);
+}
+
+// First link of a part, and the most links of one.
+template <int FORMAT>
 __device__ inline int part_start(int part, int links) {
-    return links * part / PARTS;
+    const int TOGETHER = Pieces<FORMAT>::TOGETHER;
+    int start = (links + TOGETHER - 1) / TOGETHER * part / PARTS * TOGETHER;
+    return start < links ? start : links;
+}
+
+template <int FORMAT>
+__device__ inline int most_links_of_part(int links) {
+    const int TOGETHER = Pieces<FORMAT>::TOGETHER;
+    return (links + TOGETHER * PARTS - 1) / (TOGETHER * PARTS) * TOGETHER;
 }
 
 __device__ inline float power_of_two(int exponent) {
@@ -338,12 +356,13 @@ __device__ __forceinline__ ResultPair prepare_pair(const Product& call, i64 row,
     return pair;
 }
 
+template <int FORMAT>
 __device__ __forceinline__ void finish_pair(const Product& call, const ResultPair& pair, const ColumnPair& columns,
                                             float row_scale, float low, float high) {
     // The column's scale first: a row's may be too large for the bare sum.
     low = low * columns.scale_low * row_scale + columns.bias_low;
     high = high * columns.scale_high * row_scale + columns.bias_high;
-    if (call.gated) low = sigmoid_linear_unit(low) * high;
+    if (call.gated) low = sigmoid_unit<FORMAT>(low) * high;
     write_result(call, pair.low_place, low, pair.low_residual);
     write_result(call, pair.high_place, high, pair.high_residual);
 }

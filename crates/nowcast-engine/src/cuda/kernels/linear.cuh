@@ -118,6 +118,11 @@ __device__ __forceinline__ void sigmoid_linear_units(float (&values)[COUNT]) {
     for (int index = 0; index < COUNT; index++) values[index] = results[index];
 }
 
+// The same with a short exponential and quotient, each within 2^-22 of its size: for operands that are rounded to f16 or bf16.
+__device__ __forceinline__ float short_sigmoid_linear_unit(float x) {
+    return x * short_inverse(short_power_of_two(x * -1.44269504088896340736f) + 1.0f);
+}
+
 // Place of a column in the output and in the residual, or -1 if it is not wanted.
 __device__ inline i64 place_of(const Linear& call, i64 row, int column) {
     column -= call.first_column;

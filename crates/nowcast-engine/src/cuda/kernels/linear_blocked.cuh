@@ -47,7 +47,7 @@ struct Sums {
 
 // Results of `COUNT` neighbouring columns of each row, one or four, that are loaded and written together; a thread keeps its
 // columns.
-template <int WIDTH, int DEPTH, int THREADS, bool GATED, int COUNT>
+template <int FORMAT, int WIDTH, int DEPTH, int THREADS, bool GATED, int COUNT>
 __device__ __forceinline__ void finish_columns(const Product& call, const Sums<DEPTH>& sums) {
     const int OUTPUTS = GATED ? WIDTH / 2 : WIDTH, STRIDE = WIDTH + 4, THREADS_OF_ROW = OUTPUTS / COUNT;
     const int STEP = THREADS / THREADS_OF_ROW, TOGETHER = COUNT == 1 && !GATED ? 16 : 8 / COUNT;
@@ -100,7 +100,11 @@ __device__ __forceinline__ void finish_columns(const Product& call, const Sums<D
             lows[index] = lows[index] * scale_low.at[each] * scale[index / COUNT] + bias_low.at[each];
             if (GATED) highs[index] = highs[index] * scale_high.at[each] * scale[index / COUNT] + bias_high.at[each];
         }
-        if (GATED) sigmoid_linear_units<TOGETHER * COUNT>(lows);
+        if (GATED && FORMAT == SPLIT) sigmoid_linear_units<TOGETHER * COUNT>(lows);
+#pragma unroll
+        for (int index = 0; index < TOGETHER * COUNT && GATED && FORMAT != SPLIT; index++) {
+            lows[index] = sigmoid_unit<FORMAT>(lows[index]);
+        }
 #pragma unroll
         for (int next = 0; next < TOGETHER; next++) {
             Columns results;
@@ -118,17 +122,17 @@ __device__ __forceinline__ void finish_columns(const Product& call, const Sums<D
 }
 
 // Turns the sums of a block into its results, `MOST` columns at a time where columns allow.
-template <int WIDTH, int DEPTH, int THREADS, int MOST>
+template <int FORMAT, int WIDTH, int DEPTH, int THREADS, int MOST>
 __device__ __forceinline__ void finish_rows(const Product& call, const Sums<DEPTH>& sums) {
     bool together = call.columns % MOST == 0 && call.first_column % MOST == 0;
     if (call.gated && together) {
-        finish_columns<WIDTH, DEPTH, THREADS, true, MOST>(call, sums);
+        finish_columns<FORMAT, WIDTH, DEPTH, THREADS, true, MOST>(call, sums);
     } else if (call.gated) {
-        finish_columns<WIDTH, DEPTH, THREADS, true, 1>(call, sums);
+        finish_columns<FORMAT, WIDTH, DEPTH, THREADS, true, 1>(call, sums);
     } else if (together) {
-        finish_columns<WIDTH, DEPTH, THREADS, false, MOST>(call, sums);
+        finish_columns<FORMAT, WIDTH, DEPTH, THREADS, false, MOST>(call, sums);
     } else {
-        finish_columns<WIDTH, DEPTH, THREADS, false, 1>(call, sums);
+        finish_columns<FORMAT, WIDTH, DEPTH, THREADS, false, 1>(call, sums);
     }
 }
 
@@ -149,9 +153,9 @@ __device__ __forceinline__ void multiply_block(const Product& call) {
     uint4* ring = reinterpret_cast<uint4*>(memory) + depth * STAGES * BANDS * LINK_SIZE;
 
     // Links of this group of warps; all groups go through the loop equally often.
-    int first_link = DEPTH == 1 ? 0 : part_start(depth, call.links);
-    int end_link = DEPTH == 1 ? call.links : part_start(depth + 1, call.links);
-    int turns = DEPTH == 1 ? call.links : (call.links + PARTS - 1) / PARTS;
+    int first_link = DEPTH == 1 ? 0 : part_start<FORMAT>(depth, call.links);
+    int end_link = DEPTH == 1 ? call.links : part_start<FORMAT>(depth + 1, call.links);
+    int turns = DEPTH == 1 ? call.links : most_links_of_part<FORMAT>(call.links);
 
     // Copies of one link; weights need not wait for the kernel before.
     auto copy = [&](int link, bool weights, bool values) {
@@ -204,8 +208,17 @@ __device__ __forceinline__ void multiply_block(const Product& call) {
     };
     // The sum of the parts so far waits in shared memory where one warp goes through all of them.
     float* parked = memory + STAGES * BANDS * LINK_SIZE * 4 + threadIdx.x;
-    int part = 0;
+    const int CHAIN = Pieces<FORMAT>::CHAIN;
+    bool has_parked = false;
+    int part = depth, part_end = part_start<FORMAT>(part + 1, call.links);
+    // Parts of few links may be empty, the last one never is.
+    auto skip_to = [&](int link) {
+        while (part_end <= link && part + 1 < PARTS) part++, part_end = part_start<FORMAT>(part + 1, call.links);
+    };
+    if (DEPTH == 1) skip_to(0);
+    int chain_end = first_link + CHAIN < part_end ? first_link + CHAIN : part_end;
     clear(totals);
+    clear(chains);
     for (int turn = 0; turn < turns; turn++) {
         wait_for_copies<STAGES - 2>();
         __syncthreads();
@@ -215,7 +228,6 @@ __device__ __forceinline__ void multiply_block(const Product& call) {
         if (link >= end_link) continue;
         const uint4* weights = ring + turn % STAGES * BANDS * LINK_SIZE + across * 2 * M * LINK_SIZE + lane;
         const uint4* values = ring + turn % STAGES * BANDS * LINK_SIZE + (WEIGHT_BANDS + down * N) * LINK_SIZE + lane;
-        clear(chains);
 #pragma unroll
         for (int piece = 0; piece < PIECES; piece++) {
             uint4 left[2 * M], right[N];
@@ -234,18 +246,22 @@ __device__ __forceinline__ void multiply_block(const Product& call) {
                 }
             }
         }
+        if (CHAIN > 1 && link + 1 < chain_end) continue;
         add_to(totals, chains);
-        if (DEPTH == 1 && link + 1 == part_start(part + 1, call.links) && part + 1 < PARTS) {
+        clear(chains);
+        if (DEPTH == 1 && link + 1 == part_end && part + 1 < PARTS) {
 #pragma unroll
             for (int index = 0; index < M * N * 4; index++) {
                 float* sum = &totals[index / 4 / N][index / 4 % N][index % 4];
-                parked[index * THREADS] = part == 0 ? *sum : parked[index * THREADS] + *sum;
+                parked[index * THREADS] = has_parked ? parked[index * THREADS] + *sum : *sum;
                 *sum = 0.0f;
             }
-            part++;
+            has_parked = true;
+            skip_to(link + 1);
         }
+        chain_end = link + 1 + CHAIN < part_end ? link + 1 + CHAIN : part_end;
     }
-    if (DEPTH == 1 && part > 0) {
+    if (has_parked) {
 #pragma unroll
         for (int index = 0; index < M * N * 4; index++) {
             float* sum = &totals[index / 4 / N][index / 4 % N][index % 4];
@@ -269,5 +285,5 @@ __device__ __forceinline__ void multiply_block(const Product& call) {
     Sums<DEPTH> sums = {{}, call.row_scale + first_row, first_row, block_rows, first_band};
 #pragma unroll
     for (int index = 0; index < DEPTH; index++) sums.places[index] = memory + index * ROWS * STRIDE;
-    finish_rows<WIDTH, DEPTH, THREADS, 4>(call, sums);
+    finish_rows<FORMAT, WIDTH, DEPTH, THREADS, 4>(call, sums);
 }

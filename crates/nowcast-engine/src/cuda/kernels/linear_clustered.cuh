@@ -16,12 +16,12 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
     int clusters = gridDim.x / CLUSTER, own_part = blockIdx.x % CLUSTER;
     Share share(call, blockIdx.x / CLUSTER, clusters);
     int all_units = (call.end_band - call.first_band) / share.bands;
-    int start = part_start(own_part, call.links), links = part_start(own_part + 1, call.links) - start;
+    int start = part_start<FORMAT>(own_part, call.links), links = part_start<FORMAT>(own_part + 1, call.links) - start;
     int bands = share.units * share.bands, part_size = links * LINK_SIZE;
     // Bands whose results one block finishes at most, and links of a part: the same for all blocks, whose memory has one
     // layout up to the weights.
     int most_bands = ((all_units + clusters - 1) / clusters + CLUSTER - 1) / CLUSTER * share.bands;
-    int most_links = (call.links + PARTS - 1) / PARTS;
+    int most_links = most_links_of_part<FORMAT>(call.links);
     u64* arrived = reinterpret_cast<u64*>(memory);
     // [parts, rows]
     float* largest = memory + 4;
@@ -73,8 +73,10 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
     }
     wait_for_block_copy(arrived);
     __syncthreads();
-    // Pairs of bands, and for each some warps, a power of two, that share the links; the sums of a link take the place of
-    // its weights.
+    // Pairs of bands, and for each some warps, a power of two, that share the chains; the sums of a chain take the place of
+    // its first weights.
+    const int CHAIN = Pieces<FORMAT>::CHAIN;
+    int chains = (links + CHAIN - 1) / CHAIN;
     int pairs = (bands + 1) / 2, shift = pairs <= 1 ? 3 : pairs <= 2 ? 2 : pairs <= 4 ? 1 : 0;
 #pragma unroll 1
     for (int task = warp; task < pairs << shift; task += STREAM_WARPS) {
@@ -87,17 +89,17 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
             *own_results(place) = make_float2(chain[0], chain[1]);
             if (has_high) *own_results(place + part_size * 4) = make_float2(chain[2], chain[3]);
         };
-        multiply_links<FORMAT>(low, has_high ? low + part_size : nullptr, values, links * sharer >> shift,
-                               links * (sharer + 1) >> shift, keep);
+        int first = (chains * sharer >> shift) * CHAIN, last = (chains * (sharer + 1) >> shift) * CHAIN;
+        multiply_in_chains<FORMAT>(low, has_high ? low + part_size : nullptr, values, first, last < links ? last : links, keep);
     }
     __syncthreads();
     for (int place = threadIdx.x; place < bands * RESULTS; place += BAND_THREADS) {
         // A unit has one band or two.
         int band = place / RESULTS, unit = band >> (share.bands - 1), slot = unit / CLUSTER;
-        const float* chains = reinterpret_cast<const float*>(weights + band * part_size) + place % RESULTS;
+        const float* sums = reinterpret_cast<const float*>(weights + band * part_size) + place % RESULTS;
         float sum = 0.0f;
 #pragma unroll 8
-        for (int link = 0; link < links; link++) sum += chains[link * LINK_SIZE * 4];
+        for (int link = 0; link < links; link += CHAIN) sum += sums[link * LINK_SIZE * 4];
         int to = own_part * most_bands + slot * share.bands + (band & (share.bands - 1));
         *in_peer(totals + to * RESULTS + place % RESULTS, unit % CLUSTER) = sum;
     }
@@ -116,7 +118,7 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
     for (int slot = own_slot; unit_of(slot) < share.units; slot += BAND_THREADS / RESULTS) {
         if (slot != own_slot) load(slot), prepare(slot);
         int band = slot * share.bands;
-        finish_pair(call, result, columns, scale, total(band), share.bands == 2 ? total(band + 1) : 0.0f);
+        finish_pair<FORMAT>(call, result, columns, scale, total(band), share.bands == 2 ? total(band + 1) : 0.0f);
     }
 #else
     // Where there are no clusters, nobody launches this.

@@ -5,6 +5,7 @@
 #include "linear_blocked.cuh"
 #include "linear_clustered.cuh"
 #include "linear_split_ring.cuh"
+#include "linear_wide.cuh"
 
 // Every kernel of one format. Blocks are named by rows of the result, then columns.
 #define FRAGMENT_KERNELS(name, FORMAT)                                                                                 \

@@ -1,4 +1,4 @@
-// Products of many rows, as fast as tensor cores go: 128 weights times up to 176 rows for each multiprocessor.
+// Products of many rows with chains of one link: 128 weights times up to 176 rows for each multiprocessor.
 //
 // One thread keeps a ring of links on its way, two groups of four warps multiply what has come. A group's rows are two
 // halves: while one half multiplies, the chains of the other are added, from one link to the next too. A block does one
@@ -22,7 +22,7 @@ struct RingProduct {
     Product product;
 };
 
-// Links on their way for pairs of f16; the others have room for twice as many.
+// Links on their way.
 template <int N>
 struct RingStages {
     static const int COUNT = N == 22 ? 3 : N == 16 ? 4 : 6;
@@ -30,14 +30,14 @@ struct RingStages {
 
 #if HAS_PIPELINES
 // What a thread that multiplies keeps of a tile.
-template <int FORMAT, int N>
+template <int N>
 struct RingWorker {
-    static const int STAGES = RingStages<N>::COUNT * (FORMAT == SPLIT ? 1 : 2);
+    static const int FORMAT = SPLIT, STAGES = RingStages<N>::COUNT;
     static const int PIECES = Pieces<FORMAT>::COUNT, LINK_SIZE = PIECES * 32, HALF = N / 2, BANDS = RING_WEIGHT_BANDS + N;
     // The sum of the parts so far: in registers where there is room, else in the shared memory of the results.
     static const bool KEEPS = N <= 16;
     // Whether a link begins before the one before it ends, which needs registers for the weights of both.
-    static const bool RUNS_ON = FORMAT != SPLIT || N != 16;
+    static const bool RUNS_ON = N != 16;
 
     const uint4* ring;
     u64 *full, *empty;
@@ -83,7 +83,7 @@ struct RingWorker {
         wait_for_groups<RUNS_ON && !IS_LAST ? 1 : 0>(chains[1]);
         if (threadIdx.x % 32 == 0) arrive(empty + (turn + link) % STAGES);
         add<1>();
-        if (link + 1 == part_start(part + 1, links) && part + 1 < PARTS) end_part();
+        if (link + 1 == part_start<FORMAT>(part + 1, links) && part + 1 < PARTS) end_part();
         if constexpr (!RUNS_ON && !IS_LAST) {
             load<1 - PARITY>(link + 1);
             start<1 - PARITY, 0>(link + 1);
@@ -133,10 +133,10 @@ struct RingWorker {
 };
 
 // Tile: 128 weights, the inner index, times `N` bands of rows. Grid: as many blocks as multiprocessors, or tiles.
-template <int FORMAT, int N>
+template <int N>
 __device__ __forceinline__ void multiply_ring(const RingProduct& ring_call) {
     const Product& call = ring_call.product;
-    typedef RingWorker<FORMAT, N> Worker;
+    typedef RingWorker<N> Worker;
     const int STAGES = Worker::STAGES, LINK_SIZE = Worker::LINK_SIZE, BANDS = Worker::BANDS;
     const int WEIGHT_BANDS = RING_WEIGHT_BANDS, WIDTH = WEIGHT_BANDS * BAND, ROWS = N * BAND, STRIDE = WIDTH + 4;
     SHARED_MEMORY(memory);
@@ -201,16 +201,9 @@ __device__ __forceinline__ void multiply_ring(const RingProduct& ring_call) {
             sums[row * STRIDE + column] = worker.totals[index / 4][index % 4];
         }
         meet_first_threads<RING_WORKERS>();
-        // Four columns at a time, f32 would find no registers for its sums.
-        const int COLUMNS = FORMAT == SPLIT ? 1 : 4;
-        finish_rows<WIDTH, 1, RING_WORKERS, COLUMNS>(call, Sums<1>{{sums}, row_scales, first_row, tile_rows, first_band});
+        // Four columns at a time would leave no registers for the sums.
+        finish_rows<SPLIT, WIDTH, 1, RING_WORKERS, 1>(call, Sums<1>{{sums}, row_scales, first_row, tile_rows, first_band});
         meet_first_threads<RING_WORKERS>();
     }
 }
-#endif
-
-#if HAS_PIPELINES
-#define MULTIPLY_RING(FORMAT, N) multiply_ring<FORMAT, N>(call)
-#else
-#define MULTIPLY_RING(FORMAT, N)
 #endif

@@ -140,13 +140,25 @@ struct RowCutter {
     }
 };
 
-// Multiplies one band of weights, or two, by eight rows; `take(link, chain)` gets the sums of each link, in order.
+// Operands of one link of eight rows and of one band of weights, or two.
+struct LinkOperands {
+    uint4 low, high, right;
+
+    template <int FORMAT>
+    __device__ __forceinline__ void load(const uint4* low_band, const uint4* high_band, const uint4* values, int link, int piece) {
+        int lane = threadIdx.x % 32, place = (link * Pieces<FORMAT>::COUNT + piece) * 32;
+        low = low_band[place + lane];
+        high = high_band ? high_band[place + lane] : make_uint4(0, 0, 0, 0);
+        right = values[place + turned<FORMAT>(lane, link * STEPS + piece)];
+    }
+};
+
+// Multiplies one band of weights, or two, by eight rows; `take(link, chain)` gets the sums of each link, in order: chains of
+// some links are made side by side.
 template <int FORMAT, typename Take>
 __device__ __forceinline__ void multiply_links(const uint4* low, const uint4* high, const uint4* values, int start, int end,
                                                Take take) {
     const int PIECES = Pieces<FORMAT>::COUNT, TOGETHER = LINKS_TOGETHER;
-    int lane = threadIdx.x % 32;
-    uint4 nothing = make_uint4(0, 0, 0, 0);
 #pragma unroll 1
     for (int first = start; first < end; first += TOGETHER) {
         float chains[TOGETHER][4];
@@ -156,19 +168,18 @@ __device__ __forceinline__ void multiply_links(const uint4* low, const uint4* hi
         }
 #pragma unroll
         for (int piece = 0; piece < PIECES; piece++) {
-            uint4 left[TOGETHER][2], right[TOGETHER];
+            LinkOperands operands[TOGETHER];
 #pragma unroll
             for (int next = 0; next < TOGETHER; next++) {
-                int link = first + next < end ? first + next : end - 1, place = (link * PIECES + piece) * 32;
-                left[next][0] = low[place + lane];
-                left[next][1] = high ? high[place + lane] : nothing;
-                right[next] = values[place + turned<FORMAT>(lane, link * STEPS + piece)];
+                int link = first + next < end ? first + next : end - 1;
+                operands[next].template load<FORMAT>(low, high, values, link, piece);
             }
 #pragma unroll
             for (int round = 0; round < Pieces<FORMAT>::ROUNDS; round++) {
 #pragma unroll
                 for (int next = 0; next < TOGETHER; next++) {
-                    multiply_round<FORMAT>(round, chains[next], left[next][0], left[next][1], right[next]);
+                    const LinkOperands& own = operands[next];
+                    multiply_round<FORMAT>(round, chains[next], own.low, own.high, own.right);
                 }
             }
         }
@@ -176,6 +187,53 @@ __device__ __forceinline__ void multiply_links(const uint4* low, const uint4* hi
         for (int next = 0; next < TOGETHER; next++) {
             if (first + next < end) take(first + next, chains[next]);
         }
+    }
+}
+
+// The same with chains of many links, each with its first link: the operands of the next are on their way meanwhile.
+template <int FORMAT, typename Take>
+__device__ __forceinline__ void multiply_chains(const uint4* low, const uint4* high, const uint4* values, int start, int end,
+                                                Take take) {
+    const int CHAIN = Pieces<FORMAT>::CHAIN, TOGETHER = Pieces<FORMAT>::TOGETHER;
+    LinkOperands operands[TOGETHER], next[TOGETHER];
+    // Behind the last link there are zeros, which leave a sum as it is.
+    auto load = [&](LinkOperands (&to)[TOGETHER], int link) {
+#pragma unroll
+        for (int place = 0; place < TOGETHER; place++) {
+            to[place].template load<FORMAT>(low, high, values, link + place < end ? link + place : end - 1, 0);
+            if (link + place >= end) to[place].right = make_uint4(0, 0, 0, 0);
+        }
+    };
+    if (start < end) load(operands, start);
+#pragma unroll 1
+    for (int first = start; first < end; first += CHAIN) {
+        float chain[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        int chain_end = first + CHAIN < end ? first + CHAIN : end;
+#pragma unroll 2
+        for (int link = first; link < chain_end; link += TOGETHER) {
+            load(next, link + TOGETHER);
+#pragma unroll
+            for (int place = 0; place < TOGETHER; place++) {
+#pragma unroll
+                for (int round = 0; round < Pieces<FORMAT>::ROUNDS; round++) {
+                    const LinkOperands& own = operands[place];
+                    multiply_round<FORMAT>(round, chain, own.low, own.high, own.right);
+                }
+                operands[place] = next[place];
+            }
+        }
+        take(first, chain);
+    }
+}
+
+// As either of them does it for a format.
+template <int FORMAT, typename Take>
+__device__ __forceinline__ void multiply_in_chains(const uint4* low, const uint4* high, const uint4* values, int start, int end,
+                                                   Take take) {
+    if constexpr (Pieces<FORMAT>::CHAIN == 1) {
+        multiply_links<FORMAT>(low, high, values, start, end, take);
+    } else {
+        multiply_chains<FORMAT>(low, high, values, start, end, take);
     }
 }
 
@@ -228,7 +286,7 @@ __device__ __forceinline__ void stream_weights(const Product& call, const Share&
     __syncthreads();
     // A warp takes one part of a pair of bands. Its sums take the place of the weights that it alone has read: two kernels
     // share a multiprocessor, and the weights of a large one leave little room.
-    int part = warp % PARTS, start = part_start(part, call.links), end = part_start(part + 1, call.links);
+    int part = warp % PARTS, start = part_start<FORMAT>(part, call.links), end = part_start<FORMAT>(part + 1, call.links);
 #pragma unroll 1
     for (int band = warp / PARTS * 2; band < bands; band += STREAM_WARPS / PARTS * 2) {
         uint4* low = weights + band * band_size;
@@ -238,8 +296,10 @@ __device__ __forceinline__ void stream_weights(const Product& call, const Share&
 #pragma unroll
             for (int which = 0; which < 4; which++) totals[which] += chain[which];
         };
-        multiply_links<FORMAT>(low, has_high ? low + band_size : nullptr, values, start, end, add);
+        multiply_in_chains<FORMAT>(low, has_high ? low + band_size : nullptr, values, start, end, add);
         __syncwarp();
+        // Parts of few links may be empty, and have no place then.
+        if (start == end) continue;
         float* place = reinterpret_cast<float*>(low + start * LINK_SIZE);
         *own_results(place) = make_float2(totals[0], totals[1]);
         if (has_high) *own_results(place + band_size * 4) = make_float2(totals[2], totals[3]);
@@ -248,9 +308,12 @@ __device__ __forceinline__ void stream_weights(const Product& call, const Share&
     auto total = [&](int band) {
         const float* place = reinterpret_cast<const float*>(weights + band * band_size);
         place += threadIdx.x % BAND * BAND + threadIdx.x / BAND % BAND;
-        float sum = place[0];
+        float sum = 0.0f;
 #pragma unroll
-        for (int next = 1; next < PARTS; next++) sum += place[part_start(next, call.links) * LINK_SIZE * 4];
+        for (int next = 0; next < PARTS; next++) {
+            int from = part_start<FORMAT>(next, call.links);
+            if (from < part_start<FORMAT>(next + 1, call.links)) sum += place[from * LINK_SIZE * 4];
+        }
         return sum;
     };
     int row = threadIdx.x / BAND % BAND;
@@ -259,6 +322,7 @@ __device__ __forceinline__ void stream_weights(const Product& call, const Share&
 }
 
 // Writes the results; a thread finishes one row and column of every fourth unit.
+template <int FORMAT>
 struct ResultWriter {
     static const int WORDS = 0, TOGETHER = BAND_THREADS / (BAND * BAND);
 
@@ -299,7 +363,7 @@ struct ResultWriter {
         for (int unit = first_unit; unit < share.units; unit += TOGETHER) {
             if (unit != first_unit) load(unit), place(unit), load_residuals(call, &result);
             int band = unit * share.bands;
-            finish_pair(call, result, columns, scale, total(band), share.bands == 2 ? total(band + 1) : 0.0f);
+            finish_pair<FORMAT>(call, result, columns, scale, total(band), share.bands == 2 ? total(band + 1) : 0.0f);
         }
     }
 };
@@ -307,6 +371,6 @@ struct ResultWriter {
 template <int FORMAT>
 __device__ __forceinline__ void stream_product(const Product& call) {
     Share share(call, blockIdx.x, gridDim.x);
-    ResultWriter writer(call, share);
+    ResultWriter<FORMAT> writer(call, share);
     stream_weights<FORMAT>(call, share, writer);
 }

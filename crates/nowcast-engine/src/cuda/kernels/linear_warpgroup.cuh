@@ -29,6 +29,19 @@
     SUMS_64, SUMS(8), SUMS(9), SUMS(10)
 #define NAMES_88 \
     NAMES_64 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43"
+#define SUMS_96 \
+    SUMS_88, SUMS(11)
+#define NAMES_96 \
+    NAMES_88 ", %44, %45, %46, %47"
+#define SUMS_128 \
+    SUMS_96, SUMS(12), SUMS(13), SUMS(14), SUMS(15)
+#define NAMES_128 \
+    NAMES_96 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define SUMS_176 \
+    SUMS_128, SUMS(16), SUMS(17), SUMS(18), SUMS(19), SUMS(20), SUMS(21)
+#define NAMES_176 \
+    NAMES_128 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, " \
+    "%76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87"
 
 // Rows of the right operand, and whether values are bf16.
 template <int ROWS, bool BRAINS>
@@ -52,6 +65,12 @@ WARPGROUP(64, false, "f16", "%32, %33, %34, %35", "%36", "%37");
 WARPGROUP(64, true, "bf16", "%32, %33, %34, %35", "%36", "%37");
 WARPGROUP(88, false, "f16", "%44, %45, %46, %47", "%48", "%49");
 WARPGROUP(88, true, "bf16", "%44, %45, %46, %47", "%48", "%49");
+WARPGROUP(96, false, "f16", "%48, %49, %50, %51", "%52", "%53");
+WARPGROUP(96, true, "bf16", "%48, %49, %50, %51", "%52", "%53");
+WARPGROUP(128, false, "f16", "%64, %65, %66, %67", "%68", "%69");
+WARPGROUP(128, true, "bf16", "%64, %65, %66, %67", "%68", "%69");
+WARPGROUP(176, false, "f16", "%88, %89, %90, %91", "%92", "%93");
+WARPGROUP(176, true, "bf16", "%88, %89, %90, %91", "%92", "%93");
 
 // Where a right operand lies: its address, the bytes from one eight inputs to the next, and from one band to the next.
 __device__ __forceinline__ u64 describe(const void* start, u32 band_bytes) {
@@ -60,10 +79,11 @@ __device__ __forceinline__ u64 describe(const void* start, u32 band_bytes) {
 }
 #endif
 
-// Begins one chain: a link of two bands of weights for each warp, times `N` bands of rows. Until `wait_for_groups` the
-// sums are not to be touched.
-template <int FORMAT, int N>
-__device__ __forceinline__ void start_in_groups(float (*sums)[4], const uint4 (*left)[2], const uint4* right) {
+// Multiplies a link of two bands of weights for each warp by `N` bands of rows, `BAND_SIZE` pieces of sixteen bytes apart;
+// a chain goes on if it `continues`, else it begins. Until `wait_for_groups` the sums are not to be touched.
+template <int FORMAT, int N, int BAND_SIZE = Pieces<FORMAT>::COUNT * 32>
+__device__ __forceinline__ void start_in_groups(float (*sums)[4], const uint4 (*left)[2], const uint4* right,
+                                                bool continues = false) {
     const int PIECES = Pieces<FORMAT>::COUNT, ROUNDS = Pieces<FORMAT>::ROUNDS;
 #if HAS_WARPGROUPS
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -79,14 +99,14 @@ __device__ __forceinline__ void start_in_groups(float (*sums)[4], const uint4 (*
             // Sixteen bytes each: 16 blocks of a step, 32 of what f16s leave.
             const uint4* from = right + (FORMAT == SPLIT ? piece * 16 + (round == 1 ? 32 : 0) : round * 16);
 #if HAS_WARPGROUPS
-            u64 place = describe(from, PIECES * 512);
-            Warpgroup<N * BAND, FORMAT == BRAIN>::multiply(sums, a0, a1, a2, a3, place, piece > 0 || round > 0);
+            u64 place = describe(from, BAND_SIZE * 16);
+            Warpgroup<N * BAND, FORMAT == BRAIN>::multiply(sums, a0, a1, a2, a3, place, continues || piece > 0 || round > 0);
 #else
             const u32* words = reinterpret_cast<const u32*>(from) + threadIdx.x % 32;
 #pragma unroll
             for (int n = 0; n < N; n++) {
-                if (piece == 0 && round == 0) sums[n][0] = sums[n][1] = sums[n][2] = sums[n][3] = 0.0f;
-                const u32* band = words + n * PIECES * 128;
+                if (!continues && piece == 0 && round == 0) sums[n][0] = sums[n][1] = sums[n][2] = sums[n][3] = 0.0f;
+                const u32* band = words + n * BAND_SIZE * 4;
                 multiply_add<FORMAT>(sums[n], a0, a1, a2, a3, band[0], band[32]);
             }
 #endif
@@ -97,11 +117,19 @@ __device__ __forceinline__ void start_in_groups(float (*sums)[4], const uint4 (*
 #endif
 }
 
-// Waits until all chains but the `LEFT` begun last are made; these sums are among them.
-template <int LEFT, int N>
-__device__ __forceinline__ void wait_for_groups(float (&sums)[N][4]) {
+// Waits until all links but the `LEFT` begun last are multiplied.
+template <int LEFT>
+__device__ __forceinline__ void wait_for_groups() {
 #if HAS_WARPGROUPS
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+#endif
+}
+
+// The same; these sums are made then.
+template <int LEFT, int N>
+__device__ __forceinline__ void wait_for_groups(float (&sums)[N][4]) {
+    wait_for_groups<LEFT>();
+#if HAS_WARPGROUPS
     // Whoever uses the sums stays behind.
 #pragma unroll
     for (int n = 0; n < N; n++) asm volatile("" : "+f"(sums[n][0]), "+f"(sums[n][1]), "+f"(sums[n][2]), "+f"(sums[n][3])::"memory");

@@ -48,7 +48,7 @@ const NAME: &str = "Linear";
 pub(super) const MOST_STREAMED_ROWS: usize = BAND;
 pub(super) const STREAM_THREADS: usize = 256;
 /// Parts that the links are summed in; `PARTS` in fragments.cuh.
-const PARTS: usize = 4;
+pub(super) const PARTS: usize = 4;
 /// Blocks of a cluster, one for each part; `CLUSTER` in cluster.cuh.
 const CLUSTER: usize = PARTS;
 /// Links from which the blocks of a cluster share the rows.
@@ -149,8 +149,8 @@ impl Recorder<'_> {
     /// The argument of a product whose links are sent box by box.
     fn ring_argument(&self, product: &Blocked, tile: &Tile) -> Result<RingArgument> {
         let &Blocked { ref argument, format, bands, most, .. } = product;
-        let box_words = format.link_bytes() / 4;
-        let words = argument.links as usize * box_words;
+        let words = argument.links as usize * format.link_bytes() / 4;
+        let box_words = tile.stage_links(format) * format.link_bytes() / 4;
         let boxes =
             |address, rows, box_rows| self.weights.machine.map(Boxes { address, words, rows, box_words, box_rows });
         Ok(RingArgument {
@@ -167,9 +167,11 @@ impl Recorder<'_> {
         let machine = &weights.machine;
         let grouped = weights.settings.warpgroups && machine.has_warpgroups();
         let fits = |tile: &&Tile| {
+            let links = argument.links as usize;
             // Every block of a cluster has a link.
-            let shares = tile.sharers.is_none() || argument.links as usize >= PARTS;
-            tile.shared_bytes(format) <= machine.most_shared_bytes() && (grouped || !tile.grouped) && shares
+            let shares = tile.sharers.is_none() || links >= PARTS * format.links_together();
+            let fits = tile.shared_bytes(format) <= machine.most_shared_bytes() && tile.holds(links, format);
+            fits && (grouped || !tile.grouped) && shares
         };
         let tiles: Vec<&'static Tile> = TILES.iter().filter(fits).collect();
         if tiles.is_empty() {
@@ -218,8 +220,10 @@ impl Recorder<'_> {
         }
         let width = if matrix.gated { 2 } else { 1 };
         let units = bands / width;
-        let (most, links) =
-            (units.div_ceil((machine.multiprocessors() / CLUSTER).max(1)), matrix.links.div_ceil(PARTS));
+        let (most, links) = (
+            units.div_ceil((machine.multiprocessors() / CLUSTER).max(1)),
+            matrix.format.most_links_of_part(matrix.links, PARTS),
+        );
         // No more than are busy: the last ones may find no multiprocessors side by side.
         let clusters = units.div_ceil(most);
         // The barrier, the largest value of each row in each part, the sums to finish, rows, weights.

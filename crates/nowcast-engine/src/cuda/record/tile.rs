@@ -1,12 +1,25 @@
 //! The blocks of a result that products on tensor cores compute, and what each costs.
 
+use super::fragments::PARTS;
 use crate::cuda::kernel::Kernel;
 use crate::cuda::weights::{BAND, Format};
 
 const RING_THREADS: usize = 384;
+/// Warps of them that multiply.
+const RING_WARPS: usize = 8;
+/// Rows of a tile up to which parts of several chains find registers; `HAS_LONG_PARTS` in linear_wide.cuh.
+const MOST_ROWS_OF_LONG_PARTS: usize = 128;
 const SPLIT_RING_THREADS: usize = 128;
 /// Bytes that all multiprocessors read from the L2 cache in a microsecond.
 const CACHE_RATE: f64 = 5.5e6;
+
+/// Microseconds of a block beside its links, and of a link, where as many blocks as do share a multiprocessor: fitted to
+/// the times of 500 products of 30 to 1,344 rows on an H200, rings since then to products of 192 to 1,792 rows.
+#[derive(Clone, Copy)]
+pub(super) struct Pace {
+    fixed: f64,
+    link: f64,
+}
 
 /// A block of the result.
 pub(super) struct Tile {
@@ -16,7 +29,7 @@ pub(super) struct Tile {
     pub(super) threads: usize,
     /// Parts that are summed side by side, each with stages of its own.
     pub(super) depth: usize,
-    /// Links on their way for f32; other formats may have room for more.
+    /// Stages on their way for f32, of one link, and for other formats, of two where it is a ring.
     pub(super) stages: usize,
     pub(super) short_stages: usize,
     /// Blocks that share a multiprocessor.
@@ -25,12 +38,9 @@ pub(super) struct Tile {
     pub(super) grouped: bool,
     /// Blocks of a cluster that share out the links; `None` where a block does one tile after the other, or the only one.
     pub(super) sharers: Option<usize>,
-    /// Microseconds of a block beside its links, and of a link for f32 and other formats, where as many blocks as do share a
-    /// multiprocessor: fitted to the times of 500 products of 30 to 1,344 rows on an H200, links of a ring since then to
-    /// products of 448 and 1,792 rows.
-    pub(super) fixed: f64,
-    pub(super) link: f64,
-    pub(super) short_link: f64,
+    /// For f32, and for formats with one product for each pair of values.
+    pub(super) pace: Pace,
+    pub(super) short_pace: Pace,
 }
 
 /// A small tile whose links the blocks of a cluster share out; what it costs is not known yet.
@@ -42,13 +52,12 @@ const fn split_ring(kernel: fn(Format) -> Kernel, sharers: usize) -> Tile {
         threads: SPLIT_RING_THREADS,
         depth: 1,
         stages: 5,
-        short_stages: 10,
+        short_stages: 5,
         resident: 2,
         grouped: true,
         sharers: Some(sharers),
-        fixed: f64::INFINITY,
-        link: 0.0,
-        short_link: 0.0,
+        pace: Pace { fixed: f64::INFINITY, link: 0.0 },
+        short_pace: Pace { fixed: f64::INFINITY, link: 0.0 },
     }
 }
 
@@ -61,13 +70,12 @@ pub(super) const TILES: [Tile; 11] = [
         threads: RING_THREADS,
         depth: 1,
         stages: 3,
-        short_stages: 6,
+        short_stages: 5,
         resident: 1,
         grouped: true,
         sharers: None,
-        fixed: 13.6,
-        link: 0.68,
-        short_link: 0.34,
+        pace: Pace { fixed: 13.6, link: 0.68 },
+        short_pace: Pace { fixed: 6.0, link: 0.30 },
     },
     Tile {
         kernel: Kernel::Ring128,
@@ -76,13 +84,12 @@ pub(super) const TILES: [Tile; 11] = [
         threads: RING_THREADS,
         depth: 1,
         stages: 4,
-        short_stages: 8,
+        short_stages: 6,
         resident: 1,
         grouped: true,
         sharers: None,
-        fixed: 9.8,
-        link: 0.55,
-        short_link: 0.28,
+        pace: Pace { fixed: 9.8, link: 0.55 },
+        short_pace: Pace { fixed: 7.1, link: 0.20 },
     },
     Tile {
         kernel: Kernel::Ring96,
@@ -91,17 +98,28 @@ pub(super) const TILES: [Tile; 11] = [
         threads: RING_THREADS,
         depth: 1,
         stages: 6,
-        short_stages: 12,
+        short_stages: 7,
         resident: 1,
         grouped: true,
         sharers: None,
-        fixed: 8.2,
-        link: 0.45,
-        short_link: 0.20,
+        pace: Pace { fixed: 8.2, link: 0.45 },
+        short_pace: Pace { fixed: 6.4, link: 0.17 },
     },
-    Tile { fixed: 7.8, link: 0.44, short_link: 0.30, ..split_ring(Kernel::SplitRing1, 1) },
-    Tile { fixed: 7.1, link: 0.46, short_link: 0.30, ..split_ring(Kernel::SplitRing2, 2) },
-    Tile { fixed: 5.6, link: 0.88, short_link: 0.74, ..split_ring(Kernel::SplitRing4, 4) },
+    Tile {
+        pace: Pace { fixed: 7.8, link: 0.44 },
+        short_pace: Pace { fixed: 4.6, link: 0.22 },
+        ..split_ring(Kernel::SplitRing1, 1)
+    },
+    Tile {
+        pace: Pace { fixed: 7.1, link: 0.46 },
+        short_pace: Pace { fixed: 5.0, link: 0.22 },
+        ..split_ring(Kernel::SplitRing2, 2)
+    },
+    Tile {
+        pace: Pace { fixed: 5.6, link: 0.88 },
+        short_pace: Pace { fixed: 4.4, link: 0.24 },
+        ..split_ring(Kernel::SplitRing4, 4)
+    },
     Tile {
         kernel: Kernel::Block128By128,
         columns: 128,
@@ -113,9 +131,8 @@ pub(super) const TILES: [Tile; 11] = [
         resident: 1,
         grouped: false,
         sharers: None,
-        fixed: 12.0,
-        link: 1.30,
-        short_link: 0.65,
+        pace: Pace { fixed: 12.0, link: 1.30 },
+        short_pace: Pace { fixed: 12.0, link: 0.65 },
     },
     Tile {
         kernel: Kernel::Block128By96,
@@ -128,9 +145,8 @@ pub(super) const TILES: [Tile; 11] = [
         resident: 1,
         grouped: false,
         sharers: None,
-        fixed: 11.0,
-        link: 1.10,
-        short_link: 0.55,
+        pace: Pace { fixed: 11.0, link: 1.10 },
+        short_pace: Pace { fixed: 11.0, link: 0.55 },
     },
     Tile {
         kernel: Kernel::Block64By64,
@@ -143,9 +159,8 @@ pub(super) const TILES: [Tile; 11] = [
         resident: 1,
         grouped: false,
         sharers: None,
-        fixed: 4.5,
-        link: 0.30,
-        short_link: 0.25,
+        pace: Pace { fixed: 4.5, link: 0.30 },
+        short_pace: Pace { fixed: 4.5, link: 0.25 },
     },
     Tile {
         kernel: Kernel::Block32By32,
@@ -158,9 +173,8 @@ pub(super) const TILES: [Tile; 11] = [
         resident: 1,
         grouped: false,
         sharers: None,
-        fixed: 1.5,
-        link: 0.26,
-        short_link: 0.10,
+        pace: Pace { fixed: 1.5, link: 0.26 },
+        short_pace: Pace { fixed: 1.5, link: 0.10 },
     },
     Tile {
         kernel: Kernel::Small32By32,
@@ -173,26 +187,43 @@ pub(super) const TILES: [Tile; 11] = [
         resident: 3,
         grouped: false,
         sharers: None,
-        fixed: 2.9,
-        link: 0.39,
-        short_link: 0.20,
+        pace: Pace { fixed: 2.9, link: 0.39 },
+        short_pace: Pace { fixed: 2.9, link: 0.20 },
     },
 ];
 
 impl Tile {
+    /// Links of a stage.
+    pub(super) fn stage_links(&self, format: Format) -> usize {
+        if self.grouped { format.links_together() } else { 1 }
+    }
+
+    /// Whether the sums of products with so many links have registers.
+    pub(super) fn holds(&self, links: usize, format: Format) -> bool {
+        // Tiles of many rows have none for parts of several chains.
+        self.rows <= MOST_ROWS_OF_LONG_PARTS
+            || format == Format::Split
+            || format.most_links_of_part(links, PARTS) <= format.most_links_of_chain()
+    }
+
     pub(super) fn shared_bytes(&self, format: Format) -> usize {
         let stages = if format == Format::Split { self.stages } else { self.short_stages };
-        let ring = self.depth * stages * (self.columns + self.rows) / BAND * format.link_bytes();
+        let stage_bytes = (self.columns + self.rows) / BAND * self.stage_links(format) * format.link_bytes();
+        let ring = self.depth * stages * stage_bytes;
         // A gap behind every row keeps rows in different banks.
         let results = (self.columns + 4) * self.rows * size_of::<f32>();
         // A ring of links that are sent has barriers, and its rows' scales beside it.
-        let sent = if self.grouped { self.rows * size_of::<f32>() + 2 * stages * size_of::<u64>() } else { 0 };
-        match (self.sharers, self.depth) {
+        let scales = self.rows * size_of::<f32>();
+        let barriers = 2 * stages * size_of::<u64>();
+        match (self.grouped, self.sharers, self.depth) {
             // Sums take the ring's place.
-            (Some(_), _) => ring + sent,
+            (true, Some(_), _) => ring + scales + barriers,
+            (true, None, _) if format == Format::Split => ring + results + scales + barriers,
+            // Results go from registers to memory; every warp has its own copy of the scales.
+            (true, None, _) => ring + RING_WARPS * scales + barriers,
             // One part's sums wait behind the ring; those of several meet in its place.
-            (None, 1) => ring + results + sent,
-            (None, depth) => ring.max(depth * results),
+            (false, _, 1) => ring + results,
+            (false, _, depth) => ring.max(depth * results),
         }
     }
 
@@ -211,10 +242,10 @@ impl Tile {
         let [rows, columns, links] = extent;
         let (blocks, sharers) = (self.blocks(rows, columns), self.sharers.unwrap_or(1));
         let turns = blocks.div_ceil(multiprocessors * self.resident);
-        let link = if format == Format::Split { self.link } else { self.short_link };
-        let worked = turns as f64 * (self.fixed + links.div_ceil(sharers) as f64 * link);
+        let pace = if format == Format::Split { self.pace } else { self.short_pace };
+        let worked = turns as f64 * (pace.fixed + links.div_ceil(sharers) as f64 * pace.link);
         // Small tiles read every link more often.
         let read = blocks / sharers * links * (self.rows + self.columns) / BAND * format.link_bytes();
-        worked.max(self.fixed + read as f64 / CACHE_RATE)
+        worked.max(pace.fixed + read as f64 / CACHE_RATE)
     }
 }

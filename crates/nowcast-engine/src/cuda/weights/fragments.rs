@@ -10,7 +10,7 @@ use crate::weights::{Activation, LinearSource, ReadRow};
 
 /// Rows of a band.
 pub(in crate::cuda) const BAND: usize = 8;
-/// Inputs of a link: one chain of sums in the tensor cores.
+/// Inputs of a link.
 pub(in crate::cuda) const LINK: usize = 32;
 /// Exponent of the largest value of a row once it is scaled.
 const LARGEST_EXPONENT: i32 = 12;
@@ -30,6 +30,21 @@ impl Format {
     /// Bytes of a band's link.
     pub(in crate::cuda) fn link_bytes(self) -> usize {
         BAND * LINK * if self == Self::Split { 4 } else { 2 }
+    }
+
+    /// Links that are not parted, and that rings copy together; `Pieces::TOGETHER` in fragments.cuh.
+    pub(in crate::cuda) fn links_together(self) -> usize {
+        if self == Self::Split { 1 } else { 2 }
+    }
+
+    /// Links that one chain of sums in the tensor cores covers at most; `Pieces::CHAIN` there.
+    pub(in crate::cuda) fn most_links_of_chain(self) -> usize {
+        if self == Self::Split { 1 } else { 8 }
+    }
+
+    /// Links of the largest of some equal parts.
+    pub(in crate::cuda) fn most_links_of_part(self, links: usize, parts: usize) -> usize {
+        links.div_ceil(self.links_together() * parts) * self.links_together()
     }
 }
 

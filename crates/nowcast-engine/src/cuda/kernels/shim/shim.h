@@ -165,6 +165,13 @@ inline float __shfl_xor_sync(unsigned mask, float value, int difference) {
     return __shfl_sync(mask, value, (threadIdx.x % 32) ^ difference);
 }
 
+inline float short_power_of_two(float x) {
+    return std::exp2(x);
+}
+inline float short_inverse(float x) {
+    return 1.0f / x;
+}
+
 template <typename To, typename From>
 inline To same_bits(From from) {
     To to;

@@ -1,0 +1,118 @@
+// Products of many rows where each pair of values is one product of tensor cores: 128 weights times up to 176 rows for each
+// multiprocessor.
+//
+// As in `linear_ring.cuh`, one thread keeps a ring on its way, two groups of four warps multiply what has come, and a block
+// does one tile after the other. Chains are long here: their sums stay where they are, and results go from registers to
+// memory, so that all shared memory is the ring's.
+#pragma once
+
+#include "linear_chains.cuh"
+#include "linear_finish.cuh"
+#include "linear_ring.cuh"
+
+template <int N>
+struct WideStages {
+    static const int COUNT = N == 22 ? 5 : N == 16 ? 6 : 7;
+};
+
+#if HAS_PIPELINES
+// The sums of a tile.
+template <int N, typename Worker>
+__device__ __forceinline__ void multiply_wide_tile(Worker& worker, int links, float (&sums)[N][4]) {
+    // A third set of sums finds registers for up to 128 rows; tiles of more are for parts of one chain.
+    const bool HAS_LONG_PARTS = N <= 16;
+    Worker::clear(sums);
+#pragma unroll 1
+    for (int part = 0; part < PARTS; part++) {
+        int length = stages_of_part(part, links);
+        if constexpr (HAS_LONG_PARTS) {
+            float part_sums[N][4];
+            worker.multiply_part(length, part_sums);
+            Worker::add(sums, part_sums);
+        } else if (length > 0) {
+            worker.multiply_chain(length);
+            Worker::add(sums, worker.chain);
+        }
+    }
+}
+
+// Tile: 128 weights, the inner index, times `N` bands of rows. Grid: as many blocks as multiprocessors, or tiles.
+template <int FORMAT, int N>
+__device__ __forceinline__ void multiply_wide(const RingProduct& ring_call) {
+    const Product& call = ring_call.product;
+    const int STAGES = WideStages<N>::COUNT, WEIGHT_BANDS = RING_WEIGHT_BANDS, BANDS = WEIGHT_BANDS + N, ROWS = N * BAND;
+    const int WARPS = RING_WORKERS / 32;
+    SHARED_MEMORY(memory);
+    uint4* ring = reinterpret_cast<uint4*>(memory);
+    // A copy for each warp.
+    float* row_scales = memory + STAGES * BANDS * STAGE_BAND * 4;
+    u64* full = reinterpret_cast<u64*>(row_scales + WARPS * ROWS);
+    u64* empty = full + STAGES;
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; stage++) {
+            prepare_barrier(full + stage, 1);
+            prepare_barrier(empty + stage, WARPS);
+        }
+        publish_barriers();
+    }
+    __syncthreads();
+    int rows = count(call.rows, call.live);
+    int across = (call.end_band - call.first_band + WEIGHT_BANDS - 1) / WEIGHT_BANDS;
+    int tiles = across * ((rows + ROWS - 1) / ROWS), turns = (call.links + STAGE_LINKS - 1) / STAGE_LINKS;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    auto first_band_of = [&](int tile) { return call.first_band + tile % across * WEIGHT_BANDS; };
+    if (warp >= WARPS) {
+        give_registers_up<24>();
+        if (threadIdx.x > RING_WORKERS) return wait_for_previous();
+        auto send_weights = [&](int stage, int turn, int tile) {
+            expect_bytes(full + stage, BANDS * STAGE_BAND * 16);
+            send_box(ring + stage * BANDS * STAGE_BAND, ring_call.weights, turn * STAGE_BAND * 4, first_band_of(tile), full + stage);
+        };
+        // Weights need not wait for the kernel before.
+        int ahead = (int)blockIdx.x < tiles ? turns < STAGES ? turns : STAGES : 0;
+        for (int turn = 0; turn < ahead; turn++) send_weights(turn, turn, blockIdx.x);
+        wait_for_previous();
+        int sent = 0;
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            for (int turn = 0; turn < turns; turn++, sent++) {
+                int stage = sent % STAGES, round = sent / STAGES;
+                if (round > 0) wait_for_phase(empty + stage, (round - 1) & 1);
+                if (sent >= ahead) send_weights(stage, turn, tile);
+                uint4* to = ring + (stage * BANDS + WEIGHT_BANDS) * STAGE_BAND;
+                send_box(to, ring_call.values, turn * STAGE_BAND * 4, tile / across * N, full + stage);
+            }
+        }
+        return;
+    }
+    take_registers<240>();
+    wait_for_previous();
+    auto nobody = [] {};
+    ChainWorker<FORMAT, N, WEIGHT_BANDS, STAGES, decltype(nobody)> worker(ring, full, nobody);
+    float* scales = row_scales + warp * ROWS;
+    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        int first_row = tile / across * ROWS, tile_rows = rows - first_row < ROWS ? rows - first_row : ROWS;
+        for (int row = lane; row < tile_rows; row += 32) scales[row] = call.row_scale[first_row + row];
+        Finisher<FORMAT, N> finisher(call, scales, first_row, tile_rows, first_band_of(tile) + warp * 2);
+        float sums[N][4];
+        multiply_wide_tile<N>(worker, call.links, sums);
+        __syncwarp();
+        finisher.finish(sums);
+        __syncwarp();
+    }
+}
+#endif
+
+#if HAS_PIPELINES
+// The ring of a format.
+template <int FORMAT, int N>
+__device__ __forceinline__ void multiply_in_ring(const RingProduct& call) {
+    if constexpr (FORMAT == SPLIT) {
+        multiply_ring<N>(call);
+    } else {
+        multiply_wide<FORMAT, N>(call);
+    }
+}
+#define MULTIPLY_RING(FORMAT, N) multiply_in_ring<FORMAT, N>(call)
+#else
+#define MULTIPLY_RING(FORMAT, N)
+#endif
