@@ -71,11 +71,9 @@ impl Product {
         scattered(row * self.columns.len() + column, 4)
     }
 
-    fn run(&self, device: &dyn Device, live: usize) -> Vec<f64> {
-        let mut list = WeightList::default();
-        let rows = self.weight_rows();
-        let (product, inputs) = (self.clone(), self.inputs);
-        let weight = list.linear(LinearSource {
+    fn weights(&self) -> LinearSource<'static> {
+        let (rows, inputs, product) = (self.weight_rows(), self.inputs, self.clone());
+        LinearSource {
             rows,
             inputs,
             bias: Some((0..rows).map(Self::bias).collect()),
@@ -87,7 +85,13 @@ impl Product {
                 })
             }),
             packed: Box::new(|| ()),
-        });
+        }
+    }
+
+    fn run(&self, device: &dyn Device, live: usize) -> Vec<f64> {
+        let mut list = WeightList::default();
+        let inputs = self.inputs;
+        let weight = list.linear(self.weights());
         let extent = |batch| Live { batch, context: 1, samples: 1 };
         let mut plan = PlanBuilder::new(extent(self.capacity), true);
         let input = plan.input(Element::F32, Rows::batch(), inputs);
@@ -320,6 +324,61 @@ fn blocks_share_out_the_links_of_many_columns() {
     compare(&Product { columns: 9..1141, ..gated }, &[(7, 7), (40, 33)]);
     // Tiles of one block.
     compare(&Product::new(Dtype::F32, 160, 5700, 1), &[(7, 7), (480, 471)]);
+}
+
+/// A gated product and the one behind it, which may cut its rows while nobody else reads them.
+fn run_pair(device: &dyn Device, products: [&Product; 2], live: usize, keeps_rows: bool) -> Vec<f64> {
+    let [first, second] = products;
+    let mut list = WeightList::default();
+    let weights = products.map(|product| list.linear(product.weights()));
+    let extent = |batch| Live { batch, context: 1, samples: 1 };
+    let mut plan = PlanBuilder::new(extent(first.capacity), true);
+    let input = plan.input(Element::F32, Rows::batch(), first.inputs);
+    let between = plan.tensor(Rows::batch(), second.inputs);
+    let output = plan.tensor(Rows::batch(), second.outputs);
+    for (product, weight, input, output) in [(first, weights[0], input, between), (second, weights[1], between, output)]
+    {
+        let (columns, norm_epsilon) = (product.columns.clone(), product.norm_epsilon);
+        plan.push(Operation::Linear(operation::Linear {
+            weight,
+            input,
+            columns,
+            output,
+            norm_epsilon,
+            residual: None,
+        }));
+    }
+    plan.keep(output);
+    if keeps_rows {
+        plan.keep(between);
+    }
+    let mut executable = device.load(list).unwrap().prepare(Arc::new(plan.finish().unwrap())).unwrap();
+    let values: Vec<f32> =
+        (0..live * first.inputs).map(|place| first.value(place / first.inputs, place % first.inputs)).collect();
+    executable.write(input, &values);
+    let launch = Launch { live: extent(live), seed: 0, first_sample: 0, token_sampling: TokenSampling::default() };
+    executable.run(Section::Prefill, &launch).unwrap();
+    executable.run(Section::Decode, &launch).unwrap();
+    let mut results = vec![f64::NAN; live * second.outputs];
+    executable.read(output, &mut results);
+    results
+}
+
+#[test]
+fn rows_cut_for_the_next_product_have_the_same_digits() {
+    for dtype in [Dtype::Bf16, Dtype::Tf32] {
+        // Rings whose last rows hang over.
+        for (capacity, live) in [(760, 741), (200, 200)] {
+            let gated = Product { activation: Activation::SwiGlu, ..Product::new(dtype, 144, 2112, capacity) };
+            let gated = Product { norm_epsilon: Some(1e-5), ..gated };
+            let next = Product::new(dtype, 2112, 72, capacity);
+            for device in devices() {
+                let [cut, read] = [false, true].map(|keeps| run_pair(&device, [&gated, &next], live, keeps));
+                assert!(cut.iter().all(|value| value.is_finite()));
+                assert_eq!(bits(&cut), bits(&read), "{dtype}, {live} rows");
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The memory of a plan on the device: one block, its size known before it is reserved.
 
 use super::device::CudaWeights;
-use super::weights::{BAND, DeviceLinear};
+use super::weights::{BAND, DeviceLinear, Format, LINK};
 use crate::error::{Error, Result};
 use crate::extent::{Live, Rows};
 use crate::operation::Operation;
@@ -21,6 +21,8 @@ pub(super) struct Layout {
     pub(super) constants: usize,
     /// The rows of a product as tensor cores read them.
     pub(super) row_fragments: usize,
+    /// Rows that a product cuts for the one behind.
+    pub(super) next_fragments: usize,
     /// The whole block.
     pub(super) bytes: usize,
     /// Whose constants follow each other.
@@ -30,7 +32,7 @@ pub(super) struct Layout {
 impl Layout {
     pub(super) fn new(weights: &CudaWeights, plan: &Plan) -> Result<Self> {
         let mut rotaries: Vec<Rotary> = Vec::new();
-        let (mut scale_rows, mut fragment_bytes) = (0, 0);
+        let (mut scale_rows, mut fragment_bytes, mut next_bytes) = (0, 0, 0);
         let sections = [Section::Prefill, Section::Decode];
         for operation in sections.iter().flat_map(|&section| plan.operations(section)) {
             match operation {
@@ -39,9 +41,14 @@ impl Layout {
                     let rows = count(op.input.rows, plan.capacity())?;
                     scale_rows = scale_rows.max(rows);
                     if let DeviceLinear::Fragments(matrix) = &weights.linears[op.weight.index] {
-                        let bands = rows.div_ceil(BAND).checked_mul(matrix.links).ok_or(Error::Overflow)?;
-                        let bytes = bands.checked_mul(matrix.format.link_bytes()).ok_or(Error::Overflow)?;
-                        fragment_bytes = fragment_bytes.max(bytes);
+                        let bytes_of = |links: usize| {
+                            let links = rows.div_ceil(BAND).checked_mul(links);
+                            links.and_then(|links| links.checked_mul(matrix.format.link_bytes())).ok_or(Error::Overflow)
+                        };
+                        fragment_bytes = fragment_bytes.max(bytes_of(matrix.links)?);
+                        if matrix.gated && matrix.format == Format::Brain {
+                            next_bytes = next_bytes.max(bytes_of(op.columns.len().div_ceil(LINK))?);
+                        }
                     }
                 }
                 _ => {}
@@ -58,8 +65,8 @@ impl Layout {
         let live = part(ALIGNMENT)?;
         let row_scale = part(scale_rows.checked_mul(size_of::<f64>()).ok_or(Error::Overflow)?)?;
         let constants = part(rotaries.iter().flat_map(Rotary::constants).count() * size_of::<f64>())?;
-        let row_fragments = part(fragment_bytes)?;
-        Ok(Self { live, row_scale, constants, row_fragments, bytes: end, rotaries })
+        let (row_fragments, next_fragments) = (part(fragment_bytes)?, part(next_bytes)?);
+        Ok(Self { live, row_scale, constants, row_fragments, next_fragments, bytes: end, rotaries })
     }
 
     /// The constants.

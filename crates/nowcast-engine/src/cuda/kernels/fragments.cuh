@@ -44,12 +44,12 @@ struct Product {
     const float* bias;
     // [rows, inputs], for products that cut their rows themselves.
     const float* input;
-    // [bands, links, pieces, 32] and [rows], for the others.
+    // [bands, links, pieces, 32] and [rows], for the others; no scales where rows were cut as they are.
     const uint4* row_fragments;
     const float* row_scale;
     // [rows, columns], or null.
     const float* residual;
-    // [rows, columns]
+    // [rows, columns], or cut [row bands, columns / 32, 1, 32].
     float* output;
     const Live* live;
     Rows rows;
@@ -64,7 +64,8 @@ struct Product {
     int gated;
     int has_norm;
     float epsilon;
-    int reserved;
+    // Whether gated results are cut for the product behind.
+    int cuts_results;
 };
 
 #ifndef NOWCAST_SHIM
@@ -301,6 +302,11 @@ __device__ inline float scale_of_row(const BandShare& share, int place, double i
     // Of the scaled values, whose squares are larger by the square of the factor.
     double factor = (double)power_of_two(LARGEST_EXPONENT - exponent);
     return (float)rsqrt((double)squares * inverse_inputs + (double)epsilon * (factor * factor));
+}
+
+// The scale of a row that was cut before.
+__device__ inline float scale_at(const Product& call, int row) {
+    return call.row_scale ? call.row_scale[row] : 1.0f;
 }
 
 // What a lane adds to and multiplies its results with: those of a column of one band, and of the band behind it.

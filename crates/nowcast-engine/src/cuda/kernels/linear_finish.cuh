@@ -22,7 +22,9 @@ struct Finisher {
     }
 
     __device__ __forceinline__ void finish(const float (&sums)[N][4]) const {
-        if (call.gated) {
+        if (call.gated && call.cuts_results) {
+            write_operands(sums);
+        } else if (call.gated) {
             write<true>(sums);
         } else {
             write<false>(sums);
@@ -96,6 +98,24 @@ struct Finisher {
                     if (is_wanted(start + next, which)) call.output[offset(start + next, which)] = results[which];
                 }
             }
+        }
+    }
+
+    // Gated results cut as the product behind wants them, whose inputs are whole links: two columns of a row are a word.
+    // Lanes of neighbouring columns exchange one of their two rows.
+    __device__ __forceinline__ void write_operands(const float (&sums)[N][4]) const {
+        int column = threadIdx.x % 32 / 4, is_odd = column % 2, row = threadIdx.x % 4 * 2 + is_odd;
+        int own_band = band / 2, links = call.columns / LINK, left = band < call.end_band ? rows - row : 0;
+        u32* to = reinterpret_cast<u32*>(call.output) + ((i64)(first_row / BAND) * links + own_band / 4) * 128;
+        // As `BandCutter` places them: step, odd pairs of four, row, four.
+        to += own_band % 4 / 2 * 64 + column / 2 % 2 * 32 + row * 4 + own_band % 2 * 2 + column / 4;
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            float results[2];
+            finish_band<true>(sums[n], n, results);
+            float other = __shfl_xor_sync(0xffffffffu, is_odd ? results[0] : results[1], 4);
+            u32 word = nearest_pair<FORMAT>(is_odd ? other : results[0], is_odd ? results[1] : other);
+            if (n * BAND < left) to[(i64)n * links * 128] = word;
         }
     }
 };

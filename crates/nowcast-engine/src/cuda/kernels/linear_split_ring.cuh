@@ -178,7 +178,7 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
     wait_for_previous();
     for (int turn = 0; turn < ahead && threadIdx.x == 0; turn++) send_values(turn);
     int tile_rows = rows - first_row < ROWS ? rows - first_row : ROWS;
-    if ((int)threadIdx.x < tile_rows) row_scales[threadIdx.x] = call.row_scale[first_row + threadIdx.x];
+    if ((int)threadIdx.x < tile_rows) row_scales[threadIdx.x] = scale_at(call, first_row + threadIdx.x);
     float totals[N][4], before[N][4];
 #pragma unroll
     for (int index = 0; index < N * 4; index++) totals[index / 4][index % 4] = before[index / 4][index % 4] = 0.0f;

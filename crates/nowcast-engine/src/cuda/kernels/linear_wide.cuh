@@ -91,7 +91,7 @@ __device__ __forceinline__ void multiply_wide(const RingProduct& ring_call) {
     float* scales = row_scales + warp * ROWS;
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         int first_row = tile / across * ROWS, tile_rows = rows - first_row < ROWS ? rows - first_row : ROWS;
-        for (int row = lane; row < tile_rows; row += 32) scales[row] = call.row_scale[first_row + row];
+        for (int row = lane; row < tile_rows; row += 32) scales[row] = scale_at(call, first_row + row);
         Finisher<FORMAT, N> finisher(call, scales, first_row, tile_rows, first_band_of(tile) + warp * 2);
         float sums[N][4];
         multiply_wide_tile<N>(worker, call.links, sums);

@@ -15,7 +15,7 @@ argument! {
         weight: u64, column_scale: u64, bias: u64, input: u64, row_fragments: u64, row_scale: u64, residual: u64,
         output: u64, live: u64, rows: KernelRows,
         inputs: i32, links: i32, first_band: i32, end_band: i32, first_column: i32, columns: i32, gated: i32,
-        has_norm: i32, epsilon: f32, reserved: i32,
+        has_norm: i32, epsilon: f32, cuts_results: i32,
     }
 }
 
@@ -33,8 +33,8 @@ argument! {
 }
 
 /// A product of more rows than are streamed.
-struct Blocked {
-    argument: ProductArgument,
+pub(super) struct Blocked {
+    pub(super) argument: ProductArgument,
     format: Format,
     /// Bands of the whole matrix.
     bands: usize,
@@ -95,32 +95,39 @@ impl Recorder<'_> {
             gated: matrix.gated.into(),
             has_norm: op.norm_epsilon.is_some().into(),
             epsilon: op.norm_epsilon.unwrap_or(0.0),
-            reserved: 0,
+            cuts_results: 0,
         })
     }
 
     pub(super) fn fragment_product(&mut self, op: &Linear, weight: u64, matrix: &Fragments, most: usize) -> Result<()> {
-        let argument = self.product(op, weight, matrix)?;
-        let bands = (argument.end_band - argument.first_band) as usize;
         if most <= MOST_STREAMED_ROWS {
+            let argument = self.product(op, weight, matrix)?;
+            let bands = (argument.end_band - argument.first_band) as usize;
             let clustered = if op.norm_epsilon.is_none() { self.cluster(matrix, bands) } else { None };
             if let Some((kernel, shape)) = clustered.or_else(|| self.stream(matrix, bands)) {
                 return self.launch(NAME, kernel, shape, argument);
             }
         }
-        let (format, columns) = (matrix.format, bands * BAND);
-        let blocked = Blocked { argument, format, bands: matrix.bands, most, columns };
-        let tile = self.tile(&blocked)?;
-        self.blocked(&blocked, tile)
+        let product = self.blocked(op, weight, matrix, most)?;
+        let tile = self.tile(&product)?;
+        self.cut(&product, tile)?;
+        self.multiply(&product, tile)
     }
 
-    /// Rows are cut into fragments, then multiplied.
-    fn blocked(&mut self, product: &Blocked, tile: &Tile) -> Result<()> {
-        let &Blocked { ref argument, format, most, columns, .. } = product;
+    /// A product of more rows than are streamed.
+    pub(super) fn blocked(&self, op: &Linear, weight: u64, matrix: &Fragments, most: usize) -> Result<Blocked> {
+        let argument = self.product(op, weight, matrix)?;
+        let columns = (argument.end_band - argument.first_band) as usize * BAND;
+        Ok(Blocked { argument, format: matrix.format, bands: matrix.bands, most, columns })
+    }
+
+    /// Cuts the rows of a product into fragments.
+    pub(super) fn cut(&mut self, product: &Blocked, tile: &Tile) -> Result<()> {
+        let &Blocked { ref argument, format, most, .. } = product;
         let cut = RowFragmentsArgument {
             input: argument.input,
-            fragments: self.row_fragments,
-            row_scale: self.row_scale,
+            fragments: argument.row_fragments,
+            row_scale: argument.row_scale,
             live: self.live,
             rows: argument.rows,
             inputs: argument.inputs,
@@ -130,7 +137,12 @@ impl Recorder<'_> {
         };
         let shape = Shape { grid: [most.div_ceil(BAND), 1, 1], threads: 32 * BAND, shared_bytes: 0 };
         let cut_rows = if tile.grouped { Kernel::CutGroupedRows(format) } else { Kernel::CutRows(format) };
-        self.launch(NAME, cut_rows, shape, cut)?;
+        self.launch(NAME, cut_rows, shape, cut)
+    }
+
+    /// Multiplies rows that are cut.
+    pub(super) fn multiply(&mut self, product: &Blocked, tile: &Tile) -> Result<()> {
+        let &Blocked { ref argument, format, most, columns, .. } = product;
         let (kernel, threads) = ((tile.kernel)(format), tile.threads);
         let (grid, shared_bytes) = (tile.grid(most, columns), tile.shared_bytes(format));
         if !tile.grouped {
@@ -161,7 +173,7 @@ impl Recorder<'_> {
     }
 
     /// The tile that takes the least time, measured or by its cost.
-    fn tile(&mut self, product: &Blocked) -> Result<&'static Tile> {
+    pub(super) fn tile(&mut self, product: &Blocked) -> Result<&'static Tile> {
         let weights = self.weights;
         let &Blocked { ref argument, format, most, columns, .. } = product;
         let machine = &weights.machine;
@@ -183,7 +195,8 @@ impl Recorder<'_> {
             let question = format!("product {most} x {columns} x {links} links, gated {gated}, norm {has_norm}");
             let first = self.launches.len();
             let choice = choices.choose(&question, &names, |place| {
-                self.blocked(product, tiles[place])?;
+                self.cut(product, tiles[place])?;
+                self.multiply(product, tiles[place])?;
                 // SAFETY: the launches name memory of the weights and of the plan, which has not run yet.
                 let time = unsafe { stopwatch.time(&self.launches[first..]) };
                 self.launches.truncate(first);

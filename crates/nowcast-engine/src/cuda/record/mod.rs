@@ -7,6 +7,7 @@ mod attention_chunks;
 mod attention_projected;
 mod fragments;
 mod linear;
+mod linear_pair;
 mod mixture;
 mod rotary;
 mod rows;
@@ -63,6 +64,7 @@ pub(super) fn record(
         row_scale: arena + layout.row_scale as u64,
         constants: arena + layout.constants as u64,
         row_fragments: arena + layout.row_fragments as u64,
+        next_fragments: arena + layout.next_fragments as u64,
         rotaries: layout.rotaries,
         next: (0, 0),
         launches: Vec::new(),
@@ -80,6 +82,7 @@ pub(super) fn record(
             recorder.next = recorder.weights_of_next(following);
             let performed = match operation {
                 Operation::Linear(op) if recorder.project_and_attend(op, following)? => 4,
+                Operation::Linear(op) if recorder.linear_pair(op, following)? => 2,
                 Operation::AppendCache(append) => recorder.append_with(append, following)?,
                 Operation::LastRow(first) => recorder.last_rows(first, following)?,
                 Operation::SampleMixture(op) => recorder.sample(op, following)?,
@@ -110,6 +113,8 @@ struct Recorder<'a> {
     live: u64,
     row_scale: u64,
     row_fragments: u64,
+    /// Rows that a product cuts for the one behind.
+    next_fragments: u64,
     constants: u64,
     rotaries: Vec<Rotary>,
     /// Address and bytes of the weights of the next product.

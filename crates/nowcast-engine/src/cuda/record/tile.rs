@@ -193,6 +193,11 @@ pub(super) const TILES: [Tile; 11] = [
 ];
 
 impl Tile {
+    /// Whether gated results can be cut for the product behind; of formats other than f32.
+    pub(super) fn writes_operands(&self) -> bool {
+        self.grouped && self.sharers.is_none()
+    }
+
     /// Links of a stage.
     pub(super) fn stage_links(&self, format: Format) -> usize {
         if self.grouped { format.links_together() } else { 1 }
