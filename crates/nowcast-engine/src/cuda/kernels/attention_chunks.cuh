@@ -328,7 +328,8 @@ struct ChunkAttention {
         return place;
     }
 
-    // Merges what the sharers came to for a row, whose sixteen threads come here; of a cluster, those of the first block.
+    // Merges what the sharers came to for a row, whose sixteen threads come here; of a cluster, those of the first block. What
+    // stands behind the head's end is never written out.
     __device__ __forceinline__ void merge_chunks(int row, Answer<GROUPS>* answer) const {
         int component = 4 * (threadIdx.x % LANES);
 #pragma unroll
@@ -341,8 +342,7 @@ struct ChunkAttention {
             chunk.largest = *of_block(largest + at, block), chunk.sum = (parts.x + parts.y) + (parts.z + parts.w);
 #pragma unroll
             for (int group = 0; group < GROUPS; group++) {
-                int from = component + group * GROUP;
-                chunk.value[group] = four_at(of_block(results + at * STRIDE + (from < head_dim ? from : 0), block));
+                chunk.value[group] = four_at(of_block(results + at * STRIDE + component + group * GROUP, block));
             }
             if (chunk.largest > LEAST) merge(answer, chunk);
         }
@@ -353,7 +353,7 @@ struct ChunkAttention {
 #pragma unroll
         for (int group = 0; group < GROUPS; group++) {
             int component = 4 * (threadIdx.x % LANES) + group * GROUP;
-            if (component < head_dim) *reinterpret_cast<float4*>(results + row * STRIDE + component) = answer.value[group];
+            *reinterpret_cast<float4*>(results + row * STRIDE + component) = answer.value[group];
         }
         *reinterpret_cast<float2*>(results + row * STRIDE + GROUPS * GROUP) = make_float2(answer.largest, answer.sum);
     }
@@ -362,7 +362,7 @@ struct ChunkAttention {
 #pragma unroll
         for (int group = 0; group < GROUPS; group++) {
             int component = 4 * (threadIdx.x % LANES) + group * GROUP;
-            answer->value[group] = four_at(results + row * STRIDE + (component < head_dim ? component : 0));
+            answer->value[group] = four_at(results + row * STRIDE + component);
         }
         float2 numbers = *reinterpret_cast<const float2*>(results + row * STRIDE + GROUPS * GROUP);
         answer->largest = numbers.x, answer->sum = numbers.y;
