@@ -10,8 +10,9 @@ const RING_WARPS: usize = 8;
 /// Rows of a tile up to which parts of several chains find registers; `HAS_LONG_PARTS` in linear_wide.cuh.
 const MOST_ROWS_OF_LONG_PARTS: usize = 128;
 const SPLIT_RING_THREADS: usize = 128;
-/// Bytes that all multiprocessors read from the L2 cache in a microsecond.
+/// Bytes that all multiprocessors read from the L2 cache in a microsecond, and in the larger pieces of one-product formats.
 const CACHE_RATE: f64 = 5.5e6;
+const SHORT_CACHE_RATE: f64 = 9.5e6;
 
 /// Microseconds of a block beside its links, and of a link, where as many blocks as do share a multiprocessor: fitted to
 /// the times of 500 products of 30 to 1,344 rows on an H200, rings since then to products of 192 to 1,792 rows.
@@ -103,7 +104,7 @@ pub(super) const TILES: [Tile; 11] = [
         grouped: true,
         sharers: None,
         pace: Pace { fixed: 8.2, link: 0.45 },
-        short_pace: Pace { fixed: 6.4, link: 0.17 },
+        short_pace: Pace { fixed: 4.6, link: 0.17 },
     },
     Tile {
         pace: Pace { fixed: 7.8, link: 0.44 },
@@ -112,7 +113,7 @@ pub(super) const TILES: [Tile; 11] = [
     },
     Tile {
         pace: Pace { fixed: 7.1, link: 0.46 },
-        short_pace: Pace { fixed: 5.0, link: 0.22 },
+        short_pace: Pace { fixed: 5.6, link: 0.22 },
         ..split_ring(Kernel::SplitRing2, 2)
     },
     Tile {
@@ -247,10 +248,14 @@ impl Tile {
         let [rows, columns, links] = extent;
         let (blocks, sharers) = (self.blocks(rows, columns), self.sharers.unwrap_or(1));
         let turns = blocks.div_ceil(multiprocessors * self.resident);
-        let pace = if format == Format::Split { self.pace } else { self.short_pace };
+        let (pace, cache_rate) = match (format, self.grouped) {
+            (Format::Split, _) => (self.pace, CACHE_RATE),
+            (_, false) => (self.short_pace, CACHE_RATE),
+            (_, true) => (self.short_pace, SHORT_CACHE_RATE),
+        };
         let worked = turns as f64 * (pace.fixed + links.div_ceil(sharers) as f64 * pace.link);
         // Small tiles read every link more often.
         let read = blocks / sharers * links * (self.rows + self.columns) / BAND * format.link_bytes();
-        worked.max(pace.fixed + read as f64 / CACHE_RATE)
+        worked.max(pace.fixed + read as f64 / cache_rate)
     }
 }
