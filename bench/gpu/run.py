@@ -10,13 +10,16 @@ Usage: python3 bench/gpu/run.py --nowcast target/release/nowcast --goldens golde
 4. The bandwidth of a copy, then every workload in every dtype.
 5. A new process with compiled kernels at hand, from its start to its answer; the most device memory it had.
 6. A forecast while another process holds so much that only a third of its plan fits: the same bytes, in smaller chunks.
-7. With --references: toto-ts and the public Kronos code on the same GPU, eager and in every mode of torch.compile
+7. A forecast whose compiled kernels on disk are whole but refused by the driver: they are compiled again.
+8. With --references: toto-ts and the public Kronos code on the same GPU, eager and in every mode of torch.compile
    (`references.py`). CHECKOUT is https://github.com/shiyu-coder/Kronos.
 """
 
 import argparse
 import datetime
+import hashlib
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -174,6 +177,23 @@ def crowded(options, results, model):
     print(json.dumps(results["crowded"]))
 
 
+def refused(options, results):
+    """A forecast with four entries of the kernels' cache that hold their digest and nonsense."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    entries = sorted((Path(base) / "nowcast" / "kernels").glob("*.cubin"))[:4]
+    nonsense = b"\x7fELF" + b"nonsense" * 64
+    command = [options.nowcast, "forecast", options.csv, "--columns", options.column, "--horizon", 8, "--device", "cuda",
+               "--output", "json"]
+    before = run(*command)
+    for entry in entries:
+        entry.write_bytes(entry.read_bytes()[:8] + hashlib.sha256(nonsense).digest() + nonsense)
+    after = run(*command)
+    mended = sum(nonsense not in entry.read_bytes() for entry in entries)
+    results["refused"] = dict(entries=len(entries), mended=mended, exit_codes=[before.returncode, after.returncode],
+                              same_bytes=before.stdout == after.stdout)
+    print(json.dumps(results["refused"]))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nowcast", required=True)
@@ -212,6 +232,7 @@ def main():
                                               "--samples", 1, "--runs", 1, "--device", "cuda")
     print({key: results[key] for key in ("new_process_ms", "copy_tb_per_s", "context_bytes")})
     crowded(options, results, models["toto"])
+    refused(options, results)
     results["timings"] = []
     for dtype in DTYPES:
         for workload in WORKLOADS:
