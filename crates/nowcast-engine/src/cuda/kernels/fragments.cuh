@@ -128,6 +128,7 @@ __device__ __forceinline__ float sigmoid_unit(float x) {
 template <int FORMAT>
 __device__ inline int part_start(int part, int links) {
     const int TOGETHER = Pieces<FORMAT>::TOGETHER;
+    if (TOGETHER == 1) return links * part / PARTS;
     int start = (links + TOGETHER - 1) / TOGETHER * part / PARTS * TOGETHER;
     return start < links ? start : links;
 }

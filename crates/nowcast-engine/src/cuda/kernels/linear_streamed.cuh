@@ -298,8 +298,8 @@ __device__ __forceinline__ void stream_weights(const Product& call, const Share&
         };
         multiply_in_chains<FORMAT>(low, has_high ? low + band_size : nullptr, values, start, end, add);
         __syncwarp();
-        // Parts of few links may be empty, and have no place then.
-        if (start == end) continue;
+        // Where links stay together, parts may be empty, and have no place then.
+        if (Pieces<FORMAT>::TOGETHER > 1 && start == end) continue;
         float* place = reinterpret_cast<float*>(low + start * LINK_SIZE);
         *own_results(place) = make_float2(totals[0], totals[1]);
         if (has_high) *own_results(place + band_size * 4) = make_float2(totals[2], totals[3]);
@@ -308,11 +308,14 @@ __device__ __forceinline__ void stream_weights(const Product& call, const Share&
     auto total = [&](int band) {
         const float* place = reinterpret_cast<const float*>(weights + band * band_size);
         place += threadIdx.x % BAND * BAND + threadIdx.x / BAND % BAND;
-        float sum = 0.0f;
+        auto is_empty = [&](int part) {
+            return part_start<FORMAT>(part, call.links) == part_start<FORMAT>(part + 1, call.links);
+        };
+        float sum = Pieces<FORMAT>::TOGETHER > 1 && is_empty(0) ? 0.0f : place[0];
 #pragma unroll
-        for (int next = 0; next < PARTS; next++) {
-            int from = part_start<FORMAT>(next, call.links);
-            if (from < part_start<FORMAT>(next + 1, call.links)) sum += place[from * LINK_SIZE * 4];
+        for (int next = 1; next < PARTS; next++) {
+            if (Pieces<FORMAT>::TOGETHER > 1 && is_empty(next)) continue;
+            sum += place[part_start<FORMAT>(next, call.links) * LINK_SIZE * 4];
         }
         return sum;
     };
