@@ -29,8 +29,10 @@ struct Case {
     /// Own tokens of each path.
     tokens: usize,
     hidden: usize,
-    /// Of the products beside which attention stands.
+    /// Of the products that take what is attended to.
     dtype: Dtype,
+    /// Of a product that has nothing to do with it.
+    other_dtype: Dtype,
 }
 
 /// What a device answers: all tokens of the context, its last one, and the own tokens of every path.
@@ -62,6 +64,9 @@ impl Case {
         let capacity = Live { batch: self.series, context: self.capacity, samples: self.samples };
         let live = Live { context: self.context, ..capacity };
         let width = self.width();
+        let mut list = WeightList::default();
+        list.linear(product(width, self.other_dtype));
+        let behind = list.linear(product(width, self.dtype));
         let mut plan = PlanBuilder::new(capacity, true);
         let context = Rows::fixed(1).times_context(0);
         let (series, paths) = (Rows::batch(), Rows::batch().times_samples());
@@ -85,6 +90,7 @@ impl Case {
             let output = plan.tensor(query.rows, width);
             let attend = operation::AttendContext { query, query_column: 0, cache, output, tokens };
             plan.push(Operation::AttendContext(attend));
+            plan.linear(behind, output);
             plan.keep(output);
             output
         });
@@ -101,9 +107,8 @@ impl Case {
             seen: 1,
             hidden,
         }));
+        plan.linear(behind, paths_output);
         plan.keep(paths_output);
-        let mut list = WeightList::default();
-        list.linear(product(self.dtype));
         let mut executable = device.load(list).unwrap().prepare(Arc::new(plan.finish().unwrap())).unwrap();
         let rows = |outer: usize, tokens: usize, value: &dyn Fn(usize, usize, usize, usize) -> f32| -> Vec<f32> {
             let mut values = Vec::new();
@@ -209,11 +214,11 @@ impl Case {
     }
 }
 
-/// A product that nobody asks for.
-fn product(dtype: Dtype) -> LinearSource<'static> {
+/// A product whose results nobody looks at.
+fn product(inputs: usize, dtype: Dtype) -> LinearSource<'static> {
     LinearSource {
         rows: 8,
-        inputs: 64,
+        inputs,
         bias: None,
         activation: Activation::None,
         dtype,
@@ -268,7 +273,11 @@ const PLAIN: Case = Case {
     tokens: 1,
     hidden: 0,
     dtype: Dtype::F32,
+    other_dtype: Dtype::F32,
 };
+
+/// So many components that products of them are not the exact ones of few inputs.
+const WIDE: Case = Case { heads: 3, ..PLAIN };
 
 #[test]
 fn contexts_of_one_chunk_and_of_several() {
@@ -287,10 +296,10 @@ fn many_heads_and_series() {
 
 #[test]
 fn beside_narrow_products() {
-    compare(Case { dtype: Dtype::Tf32, ..PLAIN });
+    compare(Case { dtype: Dtype::Tf32, ..WIDE });
     compare(Case {
         dtype: Dtype::Bf16,
-        heads: 1,
+        heads: 3,
         head_dim: 52,
         series: 1,
         capacity: 201,
@@ -298,8 +307,25 @@ fn beside_narrow_products() {
         tokens: 11,
         ..PLAIN
     });
-    compare(Case { dtype: Dtype::Tf32, heads: 1, head_dim: 128, series: 1, ..PLAIN });
+    compare(Case { dtype: Dtype::Tf32, heads: 2, head_dim: 128, series: 1, ..PLAIN });
     compare(Case { dtype: Dtype::Bf16, heads: 1, head_dim: 208, series: 1, ..PLAIN });
+}
+
+/// Kronos' tokenizer keeps f32 in a model of bf16.
+#[test]
+fn narrow_products_elsewhere_leave_attention_in_f32() {
+    for device in devices() {
+        let device = device.with_exact_sums(false);
+        let digits = |dtype: Dtype, other_dtype: Dtype| {
+            let answers = Case { dtype, other_dtype, ..WIDE }.run(&device);
+            [answers.context, answers.last, answers.paths].map(|answer| bits(&answer))
+        };
+        let expected = digits(Dtype::F32, Dtype::F32);
+        for narrow in [Dtype::Bf16, Dtype::Tf32] {
+            assert_eq!(digits(Dtype::F32, narrow), expected, "{}: {narrow:?}", device.describe());
+            assert_ne!(digits(narrow, Dtype::F32), expected, "{}: {narrow:?}", device.describe());
+        }
+    }
 }
 
 #[test]

@@ -173,8 +173,14 @@ impl Recorder<'_> {
         // made of whole groups of four components.
         if !self.weights.settings.exact && !is_short && is_aligned {
             let chunks = cache.capacity().div_ceil(CHUNK);
-            let extent =
-                ChunkedExtent { head_dim: shape.head_dim, heads: shape.heads, series, rows: series_rows, chunks };
+            let extent = ChunkedExtent {
+                head_dim: shape.head_dim,
+                heads: shape.heads,
+                series,
+                rows: series_rows,
+                chunks,
+                is_narrow: self.is_beside_narrow(queries.query, queries.output),
+            };
             if let Some((kernel, shape)) = self.chunked(&extent) {
                 return self.launch(queries.name, kernel, shape, argument);
             }

@@ -3,6 +3,8 @@
 use super::{Recorder, Shape};
 use crate::cuda::kernel::Kernel;
 use crate::cuda::weights::{DeviceLinear, Format, LINK};
+use crate::operation::Operation;
+use crate::plan::{Section, Tensor};
 
 /// Keys of a chunk, `CHUNK` in attention_chunks.cuh.
 pub(super) const CHUNK: usize = 64;
@@ -26,6 +28,8 @@ pub(super) struct ChunkedExtent {
     /// Queries of a series.
     pub(super) rows: usize,
     pub(super) chunks: usize,
+    /// Whether it stands beside products that round their rows to f16 or bf16.
+    pub(super) is_narrow: bool,
 }
 
 /// A kernel of attention_kernels.cuh.
@@ -94,12 +98,23 @@ impl ChunkedKernel {
 }
 
 impl Recorder<'_> {
+    /// Whether the product that makes queries, or the one that takes what they attend to, rounds its rows: another part of
+    /// the model, a tokenizer say, may keep f32.
+    pub(super) fn is_beside_narrow(&self, query: Tensor, output: Tensor) -> bool {
+        let sections = [Section::Prefill, Section::Decode].map(|section| self.plan.operations(section));
+        sections.into_iter().flatten().any(|operation| match operation {
+            Operation::Linear(op) if op.output.index == query.index || op.input.index == output.index => {
+                let linear = &self.weights.linears[op.weight.index];
+                matches!(linear, DeviceLinear::Fragments(matrix) if matrix.format != Format::Split)
+            }
+            _ => false,
+        })
+    }
+
     /// The kernel for so many queries and keys, unless heads are too large.
     pub(super) fn chunked(&self, extent: &ChunkedExtent) -> Option<(Kernel, Shape)> {
         let machine = &self.weights.machine;
-        let is_narrow =
-            |linear: &DeviceLinear| matches!(linear, DeviceLinear::Fragments(matrix) if matrix.format != Format::Split);
-        let format = usize::from(self.weights.linears.iter().any(is_narrow));
+        let format = usize::from(extent.is_narrow);
         let components = KERNELS.iter().map(|kernel| kernel.components).find(|&most| extent.head_dim <= most)?;
         let chosen = KERNELS.iter().filter(|kernel| kernel.components == components).find(|kernel| {
             (kernel.blocks == 1 || machine.has_clusters())
