@@ -124,7 +124,7 @@ pub fn tokens<'a>(shared: bool) -> Case<'a> {
     case.output("weights", weights);
     case.output("tokens", tokens);
     // Ties, of which top-p keeps some.
-    let logits = case.floats.last_mut().unwrap();
+    let logits = case.floats.last_mut().expect("the logits were the last input");
     logits.1.iter_mut().for_each(|logit| *logit = (*logit * 4.0).round() / 4.0);
     case
 }
