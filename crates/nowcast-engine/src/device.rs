@@ -90,6 +90,15 @@ pub struct Activity {
     pub host_syncs: u64,
 }
 
+/// An f32 tensor whose memory the reader keeps; runs after that write elsewhere.
+#[derive(Clone)]
+pub struct Kept {
+    /// All rows; only live ones mean something.
+    pub values: Arc<dyn AsRef<[f32]> + Send + Sync>,
+    /// Whether the device has seen that all live rows are finite; otherwise nobody has looked.
+    pub is_finite: bool,
+}
+
 /// A plan with its memory, ready to run any number of times.
 pub trait Executable: Send {
     /// The plan.
@@ -115,6 +124,11 @@ pub trait Executable: Send {
 
     /// All rows of an f32 tensor that the plan keeps, where they lie; only live ones mean something.
     fn view(&mut self, tensor: Tensor) -> &[f32];
+
+    /// What [`view`](Self::view) shows, for keeping without a copy; `None` where the memory is needed for the next run.
+    fn keep(&mut self, _: Tensor) -> Option<Kept> {
+        None
+    }
 
     /// What the device did so far; nothing to tell where operations run on this processor.
     fn activity(&self) -> Activity {

@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     fn mean_path(horizon: usize) -> VariateForecast {
-        VariateForecast::new("load", Distribution::Mean(vec![1.0; horizon])).unwrap()
+        VariateForecast::new("load", Distribution::Mean(vec![1.0; horizon].into())).unwrap()
     }
 
     #[test]

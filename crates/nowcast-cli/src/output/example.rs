@@ -25,7 +25,8 @@ pub(crate) fn question() -> Question {
 }
 
 fn push(answer: &mut Answer, name: &str, timeline: Timeline, values: Vec<f32>) {
-    let forecast = VariateForecast::new(name, Distribution::Paths { samples: values.len() / 3, values }).unwrap();
+    let forecast =
+        VariateForecast::new(name, Distribution::Paths { samples: values.len() / 3, values: values.into() }).unwrap();
     answer.push(HISTORY.to_vec(), timeline, forecast).unwrap();
 }
 

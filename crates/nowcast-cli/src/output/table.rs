@@ -162,7 +162,7 @@ timestamp             50%      90%
     #[test]
     fn names_cannot_command_the_terminal() {
         let mut answer = Answer::new(Question { levels: Vec::new(), ..example::question() }).unwrap();
-        let forecast = VariateForecast::new("red\u{1b}[31m\n", Distribution::Mean(vec![1.0; 3])).unwrap();
+        let forecast = VariateForecast::new("red\u{1b}[31m\n", Distribution::Mean(vec![1.0; 3].into())).unwrap();
         answer.push(Vec::new(), Timeline::Numbered(0..3), forecast).unwrap();
         let text = render(&answer, None);
         assert_eq!(text.lines().nth(2), Some("red\u{fffd}[31m\u{fffd}"));

@@ -69,7 +69,7 @@ fn another_point_forecast_has_its_own_line() {
 
 #[test]
 fn a_mean_path_has_no_bands() {
-    let svg = svg(&answer(1, Distribution::Mean(vec![0.5; 6]), Aggregation::Mean));
+    let svg = svg(&answer(1, Distribution::Mean(vec![0.5; 6].into()), Aggregation::Mean));
     assert_eq!(count(&svg, "polygon"), 0);
     assert!(texts(&svg).contains(&"mean".to_string()) && !texts(&svg).contains(&"95%".to_string()));
 }
@@ -115,7 +115,7 @@ fn dated_series_and_missing_values_are_drawn() {
 #[test]
 fn a_single_future_step_without_a_past_is_drawn() {
     let mut answer = Answer::new(Question { horizon: 1, ..example::question() }).unwrap();
-    let forecast = VariateForecast::new("x", Distribution::Paths { samples: 1, values: vec![3.5] }).unwrap();
+    let forecast = VariateForecast::new("x", Distribution::Paths { samples: 1, values: vec![3.5].into() }).unwrap();
     answer.push(Vec::new(), Timeline::Numbered(0..1), forecast).unwrap();
     let svg = svg(&answer);
     assert_eq!(count(&svg, "polygon"), 3);

@@ -11,7 +11,7 @@ use super::layout::Layout;
 use super::machine::{DeviceMemory, HostMemory, KernelLaunch, Queue};
 use super::record::{Recording, record};
 use super::staging::{Inputs, Staging};
-use crate::device::{Activity, Executable, Launch};
+use crate::device::{Activity, Executable, Kept, Launch};
 use crate::error::{Error, Result};
 use crate::extent::Live;
 use crate::plan::{Element, Plan, Section, Tensor};
@@ -295,6 +295,11 @@ impl Executable for CudaExecutable {
             self.staging.lose(tensor);
         }
         self.staging.floats(tensor)
+    }
+
+    fn keep(&mut self, tensor: Tensor) -> Option<Kept> {
+        // As in `read`; who then views the tensor sees that it is lost.
+        self.settle().ok().and_then(|()| self.staging.keep(tensor))
     }
 
     fn activity(&self) -> Activity {

@@ -151,7 +151,7 @@ kernels! {
     "sort_samples.cu": SortSamples = "sort_samples";
     "tokens.cu": RepeatRows = "repeat_rows", Embed = "embed", QuantiseBits = "quantise_bits";
     "sampling.cu": WeighTokens = "weigh_tokens", DrawToken = "draw_token";
-    "transfer.cu": Transfer = "transfer";
+    "transfer.cu": Transfer = "transfer", SendAnswer = "send_answer";
     // FRAGMENT_KERNELS in linear_products.cuh.
     of each format:
         CutRows = "cut_rows", CutGroupedRows = "cut_grouped_rows",

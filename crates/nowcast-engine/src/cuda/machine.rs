@@ -186,6 +186,8 @@ pub(super) struct HostMemory {
 
 // SAFETY: the memory has one owner, and any thread may use it.
 unsafe impl Send for HostMemory {}
+// SAFETY: a shared borrow only reads.
+unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
     pub(super) fn new(machine: &Arc<dyn Machine>, bytes: usize) -> Result<Self> {

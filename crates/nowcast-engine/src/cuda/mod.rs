@@ -16,10 +16,11 @@
 //! | `weights` | packing and uploading |
 //! | `record` | from operations to launches |
 //! | `layout` | the memory of a plan |
-//! | `executable`, `staging` | runs, graphs, and the host's side of them |
+//! | `executable`, `staging`, `answers` | runs, graphs, and the host's side of them |
 //! | [`probe`] | what is there, and where it was looked for |
 //! | `emulator`, `faults` | the same kernels compiled for this processor, and what can go wrong, for tests |
 
+mod answers;
 mod argument;
 mod choices;
 mod cubin_cache;

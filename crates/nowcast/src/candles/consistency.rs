@@ -125,11 +125,9 @@ pub fn repair_forecast(forecast: &Forecast) -> Result<Forecast> {
         let mended = mended(paths.map(|field| field[bar]));
         values.iter_mut().zip(mended).for_each(|(field, value)| field.push(value));
     }
-    let variates = forecast
-        .variates()
-        .iter()
-        .zip(values)
-        .map(|(variate, values)| VariateForecast::new(variate.name(), Distribution::Paths { samples, values }));
+    let variates = forecast.variates().iter().zip(values).map(|(variate, values)| {
+        VariateForecast::new(variate.name(), Distribution::Paths { samples, values: values.into() })
+    });
     Forecast::new(variates.collect::<Result<_>>()?)
 }
 
@@ -160,7 +158,7 @@ impl Past {
 /// The paths of each field, `[paths, horizon]`, all of one length.
 fn fields(forecast: &Forecast) -> Result<[&[f32]; 6]> {
     let named = forecast.variates().iter().map(|variate| match variate.distribution() {
-        Distribution::Paths { values, .. } => (variate.name(), values.as_slice()),
+        Distribution::Paths { values, .. } => (variate.name(), &values[..]),
         Distribution::Mixture(_) | Distribution::Samples { .. } | Distribution::Mean(_) => (variate.name(), &[][..]),
     });
     let (names, values): (Vec<&str>, Vec<&[f32]>) = named.unzip();
@@ -262,7 +260,8 @@ mod tests {
         assert_eq!(Consistency::of_forecast(&mended, &past(1.0)).unwrap().inconsistent, 0);
         let high: Vec<&[f32]> = mended.variate("high").unwrap().paths().unwrap().collect();
         assert_eq!(high, [[4.0, 3.0], [4.0, 9.0]]);
-        let other = Forecast::new(vec![VariateForecast::new("close", Distribution::Mean(vec![1.0])).unwrap()]).unwrap();
+        let other =
+            Forecast::new(vec![VariateForecast::new("close", Distribution::Mean(vec![1.0].into())).unwrap()]).unwrap();
         assert_eq!(
             Consistency::of_forecast(&other, &past(1.0)).unwrap_err().to_string(),
             "a forecast of close is no forecast of candles with paths"

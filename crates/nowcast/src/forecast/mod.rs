@@ -2,10 +2,12 @@
 
 mod aggregation;
 mod statistics;
+mod values;
 
 pub use aggregation::Aggregation;
 pub(crate) use aggregation::check_level;
 pub use nowcast_engine::student_t::Mixture;
+pub use values::Values;
 
 use crate::{Error, Result};
 use statistics::{PointMass, SortedSamples, StepDistribution};
@@ -68,17 +70,17 @@ pub enum Distribution {
         /// Number of paths.
         samples: usize,
         /// The values, `[samples, horizon]`.
-        values: Vec<f32>,
+        values: Values,
     },
     /// The samples of each step in ascending order, `[horizon, samples]`: what is left of paths that nobody asked for.
     Samples {
         /// Number of samples of a step.
         samples: usize,
         /// The values, `[horizon, samples]`, each row in ascending order.
-        values: Vec<f32>,
+        values: Values,
     },
     /// The mean path alone, `[horizon]`: what mean decoding gives.
-    Mean(Vec<f32>),
+    Mean(Values),
 }
 
 /// The forecast of one variate.
@@ -99,35 +101,37 @@ impl VariateForecast {
     /// # Errors
     /// No step, no path, paths of unequal length, or a value that is not finite.
     pub fn new(name: impl Into<String>, distribution: Distribution) -> Result<Self> {
+        let forecast = Self::of_checked(name, distribution)?;
+        match &forecast.distribution {
+            Distribution::Mixture(_) => {}
+            Distribution::Paths { values, .. } | Distribution::Mean(values) => {
+                check_finite(&forecast.name, forecast.horizon, values)?;
+            }
+            Distribution::Samples { samples, values } => check_sorted(&forecast.name, *samples, values)?,
+        }
+        Ok(forecast)
+    }
+
+    /// Names a distribution whose values are known to be finite, and of samples to rise.
+    ///
+    /// # Errors
+    /// No step, no path, or paths of unequal length.
+    pub(crate) fn of_checked(name: impl Into<String>, distribution: Distribution) -> Result<Self> {
         let name = name.into();
         let horizon = match &distribution {
             Distribution::Mixture(steps) => steps.len(),
-            Distribution::Paths { samples, values } => {
+            Distribution::Paths { samples, values } | Distribution::Samples { samples, values } => {
                 let horizon = values.len().checked_div(*samples).unwrap_or(0);
                 if horizon * samples != values.len() || values.is_empty() {
-                    return Err(Error::Data(format!(
-                        "{} values are no {samples} paths of equal length for {name:?}",
-                        values.len()
-                    )));
+                    let what = match distribution {
+                        Distribution::Paths { .. } => format!("no {samples} paths of equal length"),
+                        _ => format!("not {samples} samples of every step"),
+                    };
+                    return Err(Error::Data(format!("{} values are {what} for {name:?}", values.len())));
                 }
-                check_finite(&name, horizon, values)?;
                 horizon
             }
-            Distribution::Samples { samples, values } => {
-                let horizon = values.len().checked_div(*samples).unwrap_or(0);
-                if horizon * samples != values.len() || values.is_empty() {
-                    return Err(Error::Data(format!(
-                        "{} values are not {samples} samples of every step for {name:?}",
-                        values.len()
-                    )));
-                }
-                check_sorted(&name, *samples, values)?;
-                horizon
-            }
-            Distribution::Mean(values) => {
-                check_finite(&name, values.len(), values)?;
-                values.len()
-            }
+            Distribution::Mean(values) => values.len(),
         };
         if horizon == 0 {
             return Err(Error::Data(format!("the forecast of {name:?} has no step")));

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn paths(samples: usize, values: Vec<f32>) -> VariateForecast {
-    VariateForecast::new("close", Distribution::Paths { samples, values }).unwrap()
+    VariateForecast::new("close", Distribution::Paths { samples, values: values.into() }).unwrap()
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn paths_are_samples_by_horizon() {
 #[test]
 fn samples_in_order_answer_as_the_paths_they_come_from() {
     let values = vec![5.0, 2.0, 3.0, 1.0, 6.0, 8.0];
-    let sorted = Distribution::Samples { samples: 2, values: vec![1.0, 5.0, 2.0, 6.0, 3.0, 8.0] };
+    let sorted = Distribution::Samples { samples: 2, values: vec![1.0, 5.0, 2.0, 6.0, 3.0, 8.0].into() };
     let (paths, sorted) = (paths(2, values), VariateForecast::new("close", sorted).unwrap());
     assert_eq!((sorted.horizon(), sorted.paths().is_none()), (3, true));
     assert_eq!((sorted.mean(), sorted.std().unwrap()), (paths.mean(), paths.std().unwrap()));
@@ -32,33 +32,34 @@ fn malformed_distributions_are_refused() {
     let refuse = |distribution| VariateForecast::new("x", distribution).unwrap_err().to_string();
     for (samples, count) in [(0, 0), (0, 4), (3, 4), (3, 0), (usize::MAX, 4)] {
         assert_eq!(
-            refuse(Distribution::Paths { samples, values: vec![0.0; count] }),
+            refuse(Distribution::Paths { samples, values: vec![0.0; count].into() }),
             format!("{count} values are no {samples} paths of equal length for \"x\"")
         );
     }
     for (samples, count) in [(0, 0), (0, 4), (3, 4), (3, 0), (usize::MAX, 4)] {
         assert_eq!(
-            refuse(Distribution::Samples { samples, values: vec![0.0; count] }),
+            refuse(Distribution::Samples { samples, values: vec![0.0; count].into() }),
             format!("{count} values are not {samples} samples of every step for \"x\"")
         );
     }
-    let refuse_samples = |values: [f32; 4]| refuse(Distribution::Samples { samples: 2, values: values.to_vec() });
+    let refuse_samples =
+        |values: [f32; 4]| refuse(Distribution::Samples { samples: 2, values: values.to_vec().into() });
     assert_eq!(refuse_samples([0.0, 1.0, 3.0, 2.0]), "the samples of step 2 of \"x\" are not in ascending order");
     for (value, name) in [(f32::INFINITY, "inf"), (f32::NAN, "NaN")] {
         assert!(refuse_samples([0.0, 1.0, 2.0, value]).contains(&format!("is {name} at step 2")));
     }
     assert!(refuse_samples([f32::NEG_INFINITY, 1.0, 2.0, 3.0]).contains("is -inf at step 1"));
-    assert_eq!(refuse(Distribution::Mean(Vec::new())), "the forecast of \"x\" has no step");
+    assert_eq!(refuse(Distribution::Mean(Vec::new().into())), "the forecast of \"x\" has no step");
     assert_eq!(
-        refuse(Distribution::Paths { samples: 2, values: vec![0.0, 1.0, 2.0, f32::INFINITY] }),
+        refuse(Distribution::Paths { samples: 2, values: vec![0.0, 1.0, 2.0, f32::INFINITY].into() }),
         "the forecast of \"x\" is inf at step 2: its values are too large for f32, divide the series by a power of ten"
     );
-    assert!(refuse(Distribution::Mean(vec![f32::NAN])).contains("is NaN at step 1"));
+    assert!(refuse(Distribution::Mean(vec![f32::NAN].into())).contains("is NaN at step 1"));
 }
 
 #[test]
 fn variates_share_their_horizon() {
-    let mean = |name, steps| VariateForecast::new(name, Distribution::Mean(vec![1.0; steps])).unwrap();
+    let mean = |name, steps| VariateForecast::new(name, Distribution::Mean(vec![1.0; steps].into())).unwrap();
     let forecast = Forecast::new(vec![mean("a", 3), mean("b", 3)]).unwrap();
     assert_eq!((forecast.horizon(), forecast.variates().len()), (3, 2));
     assert_eq!(forecast.variate("b").unwrap().name(), "b");
@@ -72,7 +73,7 @@ fn variates_share_their_horizon() {
 
 #[test]
 fn a_mean_path_answers_central_rules_only() {
-    let forecast = VariateForecast::new("load", Distribution::Mean(vec![1.5, 2.5])).unwrap();
+    let forecast = VariateForecast::new("load", Distribution::Mean(vec![1.5, 2.5].into())).unwrap();
     for rule in ["mean", "median", "trimmed_mean_0.1", "lower_trimmed_mean_0.1", "upper_trimmed_mean_0.1"] {
         assert_eq!(forecast.point(&rule.parse().unwrap()).unwrap(), [1.5, 2.5]);
     }

@@ -1,6 +1,7 @@
 //! `nowcast bench`: one way to run a model, timed on synthetic input, or all of them beside each other.
 
 mod comparison;
+mod occupied;
 mod roofline;
 mod summary;
 mod workload;
@@ -18,6 +19,7 @@ use crate::device::{self, Care};
 use crate::model;
 use crate::peak::peak_bytes;
 use crate::progress::Progress;
+use occupied::Occupied;
 use summary::Summary;
 use workload::Workload;
 
@@ -33,10 +35,11 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<()> {
     let run = &arguments.model.run;
     let located = model::locate(&arguments.model.model, run)?;
     let (device, mode) = device::open(&run.device, run.threads, run.mode, Care { poison: false, sync: run.sync })?;
+    let occupied = Occupied::since_now(&run.device, &device)?;
     let mut workload = Workload::new(&located, arguments, device, mode)?;
     let load_ms = milliseconds(started);
     let times_ms = time(arguments.runs, &mut workload)?;
-    Timed { workload, mode, load_ms, times_ms }.report(arguments)
+    Timed { workload, mode, load_ms, times_ms, occupied: occupied.bytes() }.report(arguments)
 }
 
 fn milliseconds(started: Instant) -> f64 {
@@ -63,6 +66,8 @@ struct Timed {
     load_ms: f64,
     /// The first forecast, then the timed ones.
     times_ms: Vec<f64>,
+    /// Memory of the GPU that model and plan took.
+    occupied: Option<usize>,
 }
 
 impl Timed {
@@ -82,6 +87,7 @@ impl Timed {
             "runs_ms": runs,
             "weight_bytes": self.workload.weight_bytes(),
             "planned_bytes": counters.planned_bytes,
+            "device_bytes": self.occupied,
             "peak_bytes": peak,
             "counters": {
                 "plans_built": counters.plans_built, "plans_reused": counters.plans_reused,
@@ -111,6 +117,9 @@ impl Timed {
             in_words(counters.planned_bytes),
             peak.map_or_else(|| "unknown".into(), |bytes| in_words(bytes as usize))
         );
+        if let Some(occupied) = self.occupied {
+            let _ = writeln!(text, "on the GPU {}, as its driver counts", in_words(occupied));
+        }
         let _ = writeln!(text, "plans built {}, reused {}", counters.plans_built, counters.plans_reused);
         text
     }

@@ -77,7 +77,7 @@ mod tests {
         // Three paths: the median is the middle one, the outer deciles lie 0.2 of a step inside the outer paths.
         let forecast = |values: &[f32]| {
             let values = values.to_vec();
-            VariateForecast::new("a", Distribution::Paths { samples: 3, values }).unwrap()
+            VariateForecast::new("a", Distribution::Paths { samples: 3, values: values.into() }).unwrap()
         };
         let forecasts = [forecast(&[9.0, 10.0, 11.0]), forecast(&[19.0, 20.0, 21.0])];
         let scores = Scores::of("a", &[10.5, 23.0], &forecasts).unwrap();

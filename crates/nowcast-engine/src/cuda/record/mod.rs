@@ -16,7 +16,7 @@ mod tile;
 mod tokens;
 mod transfer;
 
-pub(super) use transfer::{MOST_PIECES, Piece, transfer};
+pub(super) use transfer::{MOST_PIECES, Piece, Sent, send_answer, transfer};
 
 use std::sync::Arc;
 

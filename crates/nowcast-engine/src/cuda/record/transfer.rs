@@ -1,6 +1,6 @@
-//! Small copies between the host's memory and the device's, in one launch.
+//! Copies between the host's memory and the device's that kernels make.
 
-use crate::cuda::argument::{Field, argument};
+use crate::cuda::argument::{Field, KernelRows, argument};
 use crate::cuda::kernel::Kernel;
 use crate::cuda::machine::KernelLaunch;
 
@@ -9,11 +9,18 @@ argument! {
     TransferArgument { pieces: Pieces }
 }
 
+argument! {
+    /// `Answer` in transfer.cu.
+    AnswerArgument { from: u64, to: u64, not_finite: u64, live: u64, rows: KernelRows, width: i32 }
+}
+
 /// Pieces of one launch; `MOST_TRANSFERS` in transfer.cu.
 pub(in crate::cuda) const MOST_PIECES: usize = 16;
 /// Blocks that share a piece; they walk on where it is longer.
 const MOST_BLOCKS: usize = 16;
 const THREADS: usize = 256;
+/// Blocks that send an answer: more than the bus needs.
+const ANSWER_BLOCKS: usize = 128;
 
 /// One copy of whole words of 32 bits; addresses of either memory.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +44,33 @@ impl Field for Pieces {
             (piece.bytes as u64 / 4).append(bytes);
         }
         bytes.resize(bytes.len() + (MOST_PIECES - self.0.len()) * 24, 0);
+    }
+}
+
+/// A large tensor that goes to a place of the host's memory which another address names.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cuda) struct Sent {
+    pub(in crate::cuda) from: u64,
+    /// Where its place is named.
+    pub(in crate::cuda) to: u64,
+    /// What becomes 1 if a live value is not finite.
+    pub(in crate::cuda) not_finite: u64,
+    /// The live extents.
+    pub(in crate::cuda) live: u64,
+    pub(in crate::cuda) rows: KernelRows,
+    pub(in crate::cuda) width: i32,
+}
+
+/// The launch that sends a large tensor.
+pub(in crate::cuda) fn send_answer(sent: &Sent) -> KernelLaunch {
+    let Sent { from, to, not_finite, live, rows, width } = *sent;
+    KernelLaunch {
+        kernel: Kernel::SendAnswer,
+        grid: [ANSWER_BLOCKS as u32, 1, 1],
+        threads: THREADS as u32,
+        shared_bytes: 0,
+        argument: AnswerArgument { from, to, not_finite, live, rows, width }.into(),
+        operation: "copying an answer",
     }
 }
 

@@ -263,8 +263,9 @@ impl Run<'_> {
             progress(self.batch.len() * launch.live.samples);
         }
         let assemble = |fields: Vec<Vec<f32>>| {
-            let variate =
-                |(name, values): (&str, Vec<f32>)| VariateForecast::new(name, Distribution::Paths { samples, values });
+            let variate = |(name, values): (&str, Vec<f32>)| {
+                VariateForecast::new(name, Distribution::Paths { samples, values: values.into() })
+            };
             let forecast = Forecast::new(Candles::FIELDS.into_iter().zip(fields).map(variate).collect::<Result<_>>()?)?;
             if self.options.repair { repair_forecast(&forecast) } else { Ok(forecast) }
         };

@@ -1,17 +1,17 @@
 //! One batch on its way through a plan: inputs written, sections run, answers put together.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nowcast_engine::cpu::pool::ThreadPool;
 use nowcast_engine::device::Launch;
 use nowcast_engine::extent::Live;
-use nowcast_engine::plan::Section;
+use nowcast_engine::plan::{Section, Tensor};
 use nowcast_engine::student_t::HeadParameters;
 use nowcast_engine::token_sampling::TokenSampling;
 
 use super::options::{Decode, ForecastOptions};
 use super::prepare::{self, Prepared};
-use crate::forecast::{Distribution, Forecast, VariateForecast};
+use crate::forecast::{Distribution, Forecast, Values, VariateForecast};
 use crate::forecaster::plans::Ready;
 use crate::series::Series;
 use crate::toto::Toto;
@@ -49,40 +49,69 @@ impl Run<'_> {
                 progress(self.batch.len());
                 self.mixtures(ready, tensors, components)
             }
-            Output::Paths(PathTensors { answer, .. }) => {
-                let horizon = self.options.horizon;
-                let rows = self.batch.len() * self.shape.variates;
-                let gathered: Vec<_> =
-                    (0..rows).map(|_| Mutex::new(Vec::with_capacity(self.samples * horizon))).collect();
-                let gather = |values: &[f32], row: usize, length: usize| {
-                    lock(&gathered[row]).extend_from_slice(&values[row * length..][..length]);
-                };
-                let most = self.shape.capacity.samples;
-                let last = (self.samples - 1) / most * most;
-                for first in (0..=last).step_by(most) {
-                    launch.live.samples = most.min(self.samples - first);
-                    launch.first_sample = first as u32;
-                    ready.run(Section::Decode, &launch)?;
-                    progress(self.batch.len() * launch.live.samples);
-                    if first < last {
-                        let values = ready.executable.view(answer);
-                        self.for_each_row(most * horizon, |row| gather(values, row, most * horizon));
+            Output::Paths(PathTensors { answer, .. }) => self.paths(ready, answer, &mut launch, progress),
+        }
+    }
+
+    /// Decodes as many samples at a time as the plan has room for, and gathers them.
+    fn paths(
+        &self,
+        ready: &mut Ready<Toto>,
+        answer: Tensor,
+        launch: &mut Launch,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Forecast>> {
+        let (horizon, most) = (self.options.horizon, self.shape.capacity.samples);
+        let rows = self.batch.len() * self.shape.variates;
+        let mut decode = |ready: &mut Ready<Toto>, first: usize| {
+            launch.live.samples = most.min(self.samples - first);
+            launch.first_sample = first as u32;
+            ready.run(Section::Decode, launch)?;
+            progress(self.batch.len() * launch.live.samples);
+            Ok::<_, Error>(launch.live.samples * horizon)
+        };
+        if self.samples <= most {
+            let length = decode(ready, 0)?;
+            if let Some(kept) = ready.executable.keep(answer) {
+                // Nothing is copied, and looked at only where the device did not: too little work for threads.
+                let per_row = if kept.is_finite { 1 } else { length };
+                return self.assemble(per_row, |row, name| {
+                    let values = Values::shared(Arc::clone(&kept.values), row * length..(row + 1) * length);
+                    let distribution = self.distribution(values);
+                    match kept.is_finite {
+                        true => VariateForecast::of_checked(name, distribution),
+                        false => VariateForecast::new(name, distribution),
                     }
-                }
-                let values = ready.executable.view(answer);
-                self.assemble(self.samples * horizon, |row, name| {
-                    gather(values, row, launch.live.samples * horizon);
-                    let values = std::mem::take(&mut *lock(&gathered[row]));
-                    let distribution = match self.options.decode {
-                        Decode::Mean => Distribution::Mean(values),
-                        Decode::Sample if self.shape.sorted => {
-                            Distribution::Samples { samples: self.samples, values: self.merged(values) }
-                        }
-                        Decode::Sample => Distribution::Paths { samples: self.samples, values },
-                    };
-                    VariateForecast::new(name, distribution)
-                })
+                });
             }
+            let values = ready.executable.view(answer);
+            return self.assemble(length, |row, name| {
+                VariateForecast::new(name, self.distribution(values[row * length..][..length].to_vec().into()))
+            });
+        }
+        let gathered: Vec<_> = (0..rows).map(|_| Mutex::new(Vec::with_capacity(self.samples * horizon))).collect();
+        for first in (0..self.samples).step_by(most) {
+            let length = decode(ready, first)?;
+            let values = ready.executable.view(answer);
+            self.for_each_row(length, |row| {
+                lock(&gathered[row]).extend_from_slice(&values[row * length..][..length]);
+            });
+        }
+        self.assemble(self.samples * horizon, |row, name| {
+            let values = std::mem::take(&mut *lock(&gathered[row]));
+            VariateForecast::new(
+                name,
+                self.distribution(if self.shape.sorted { self.merged(values) } else { values }.into()),
+            )
+        })
+    }
+
+    /// What the values of one row are.
+    fn distribution(&self, values: Values) -> Distribution {
+        match self.options.decode {
+            Decode::Mean => Distribution::Mean(values),
+            Decode::Sample if self.shape.sorted => Distribution::Samples { samples: self.samples, values },
+            Decode::Sample => Distribution::Paths { samples: self.samples, values },
         }
     }
 
@@ -151,9 +180,6 @@ impl Run<'_> {
     /// The samples of each step in ascending order, `[horizon, samples]`, from those of the chunks, each sorted by itself.
     fn merged(&self, chunks: Vec<f32>) -> Vec<f32> {
         let (horizon, most) = (self.options.horizon, self.shape.capacity.samples);
-        if self.samples <= most {
-            return chunks;
-        }
         let mut merged = Vec::with_capacity(chunks.len());
         for step in 0..horizon {
             let start = merged.len();
@@ -182,7 +208,7 @@ impl Run<'_> {
             let known = (variate + series.exogenous()).checked_sub(variates).filter(|_| !series.future().is_empty());
             let answer = match known {
                 Some(known) => {
-                    let values = self.future(series)[known * horizon..][..horizon].to_vec();
+                    let values = self.future(series)[known * horizon..][..horizon].to_vec().into();
                     let distribution = match self.shape.sorted {
                         true => Distribution::Samples { samples: 1, values },
                         false => Distribution::Paths { samples: 1, values },
