@@ -14,7 +14,7 @@ use super::weights::{DeviceLinear, WeightBlock, bytes_of};
 use crate::device::{Device, Executable, Resident};
 use crate::dtype::Dtype;
 use crate::error::Result;
-use crate::plan::Plan;
+use crate::plan::{Plan, Section};
 use crate::weights::WeightList;
 
 /// An NVIDIA GPU.
@@ -44,6 +44,13 @@ pub(super) struct Settings {
     pub(super) warpgroups: bool,
     /// Whether kernels are chosen by their time.
     pub(super) measured: bool,
+}
+
+impl Settings {
+    /// Whether runs are replays of a recording.
+    pub(super) fn replays(self) -> bool {
+        self.graphs && !self.checked
+    }
 }
 
 impl CudaDevice {
@@ -191,7 +198,7 @@ pub(super) struct CudaWeights {
 
 impl Resident for CudaWeights {
     fn bytes(&self) -> usize {
-        self.block.bytes()
+        self.machine.taken(self.block.bytes())
     }
 
     fn available(&self) -> Option<usize> {
@@ -199,7 +206,10 @@ impl Resident for CudaWeights {
     }
 
     fn plan_bytes(&self, plan: &Plan) -> Result<usize> {
-        Ok(Layout::new(self, plan)?.bytes)
+        let block = self.machine.taken(Layout::new(self, plan)?.bytes);
+        let operations = [Section::Prefill, Section::Decode].map(|section| plan.operations(section).len());
+        let recording = self.machine.recording_bytes(operations.iter().sum());
+        Ok(block.saturating_add(if self.settings.replays() { recording } else { 0 }))
     }
 
     fn prepare(self: Arc<Self>, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {

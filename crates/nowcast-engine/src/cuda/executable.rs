@@ -67,7 +67,7 @@ impl CudaExecutable {
             waiting: None,
             failure: None,
             graphs: [None; 2],
-            replays: settings.graphs && !settings.checked,
+            replays: settings.replays(),
             activity: Activity::default(),
         })
     }

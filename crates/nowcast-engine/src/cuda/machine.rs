@@ -62,6 +62,16 @@ pub(super) trait Machine: Send + Sync {
     /// Free and total bytes of device memory, whoever uses the rest.
     fn memory(&self) -> Result<(usize, usize)>;
 
+    /// Bytes that are gone from the device's memory once as many are reserved.
+    fn taken(&self, bytes: usize) -> usize {
+        bytes
+    }
+
+    /// Bytes of device memory of a recording, about, by the operations in it.
+    fn recording_bytes(&self, _operations: usize) -> usize {
+        0
+    }
+
     /// Reserves device memory, aligned to 256 bytes; contents are arbitrary.
     fn allocate(&self, bytes: usize, what: &'static str) -> Result<u64>;
 
