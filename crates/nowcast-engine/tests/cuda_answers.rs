@@ -5,6 +5,7 @@ mod devices;
 use std::sync::Arc;
 
 use nowcast_engine::check::live;
+use nowcast_engine::cuda::{CudaDevice, Faults, Site};
 use nowcast_engine::device::{Device, Executable, Kept, Launch};
 use nowcast_engine::extent::Rows;
 use nowcast_engine::operation::{self, Operation};
@@ -103,4 +104,24 @@ fn the_device_says_whether_live_values_are_finite() {
         assert!(!is_finite(ROWS, Some((last, f32::NAN))));
         assert!(is_finite(ROWS - 1, None));
     }
+}
+
+#[test]
+fn where_there_is_no_memory_for_the_next_answer_this_one_is_copied() {
+    let faults = Faults::default();
+    let device = match CudaDevice::emulated_with(&faults) {
+        Ok(device) => device,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    let mut plan = Doubling::new(&device);
+    let expected = plan.run(ROWS, |place| place as f32);
+    faults.fail(Site::HostMemory, 1, usize::MAX);
+    assert!(plan.keep().is_none());
+    assert_eq!(plan.view()[..expected.len()], expected);
+    faults.heal();
+    let kept = plan.keep().expect("there is memory again");
+    drop(plan);
+    assert_eq!(values(&kept)[..expected.len()], expected);
+    drop((kept, device));
+    assert_eq!((faults.leaks(), faults.held()), ((0, 0, 0), 0));
 }

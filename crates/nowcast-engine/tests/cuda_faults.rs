@@ -11,7 +11,7 @@ use nowcast_engine::cpu::CpuDevice;
 use nowcast_engine::cuda::{CudaDevice, Faults, Site};
 use nowcast_engine::device::{Device, Executable, Launch};
 use nowcast_engine::extent::{Live, Rows};
-use nowcast_engine::operation::{Add, Operation};
+use nowcast_engine::operation::{Add, Operation, Round};
 use nowcast_engine::plan::{Element, Plan, PlanBuilder, Section, Tensor};
 use nowcast_engine::rotary::Pairing;
 use nowcast_engine::token_sampling::TokenSampling;
@@ -32,13 +32,14 @@ fn device() -> Option<(CudaDevice, Faults)> {
 
 const LIVES: [Live; 2] = [live(2, 7, 5), live(1, 3, 2)];
 
-/// Small tensors, which a kernel takes over, and a large one, which is copied.
+/// Small tensors, which a kernel takes over, a large one, which is copied, and an answer with memory of its own.
 fn case<'a>() -> Case<'a> {
     let mut case = attending(Pairing::Interleaved, 1, 0, LIVES[0]);
-    let (rows, width) = (Rows::fixed(1), 20_000);
-    let (input, output) = (case.input(rows, width, 1.0), case.plan.tensor(rows, width));
-    case.plan.push(Operation::Add(Add { left: input, right: input, output }));
-    case.output("large", output);
+    let values: Vec<f64> = (0..20_000).map(|place| f64::from(place).sqrt()).collect();
+    let (input, output) = (case.doubles(&values), case.plan.tensor(Rows::fixed(1), values.len()));
+    case.plan.push(Operation::Round(Round { input, output }));
+    case.output("copied", input);
+    case.output("answer", output);
     case
 }
 
