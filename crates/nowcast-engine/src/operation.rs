@@ -107,7 +107,7 @@ impl Operation {
     pub(crate) fn each_written(&self, visit: &mut dyn FnMut(Tensor)) {
         let mut all = |tensors: &[Tensor]| tensors.iter().copied().for_each(&mut *visit);
         match self {
-            Self::ScaleContext(op) => all(&[op.scaled, op.location, op.scale]),
+            Self::ScaleContext(op) => all(&[op.scaled, op.location, op.scale, op.last[0], op.last[1]]),
             Self::ScaleStep(op) => all(&[op.scaled, op.location, op.scale]),
             Self::PrependLabel(op) => all(&[op.output]),
             Self::Linear(op) => all(&[op.output]),
@@ -143,7 +143,9 @@ impl Operation {
         let context = |cache: &LayerCache| [cache.context_keys, cache.context_values];
         let suffix = |cache: &LayerCache| cache.suffix.map_or(context(cache), |(keys, values)| [keys, values]);
         match self {
-            Self::ScaleContext(op) => all(&[op.values, op.mask, op.scaled, op.location, op.scale, op.state]),
+            Self::ScaleContext(op) => {
+                all(&[op.values, op.mask, op.scaled, op.location, op.scale, op.last[0], op.last[1], op.state]);
+            }
             Self::ScaleStep(op) => {
                 all(&[op.paths, op.context_state.unwrap_or(op.state), op.state, op.scaled, op.location, op.scale]);
             }

@@ -76,6 +76,7 @@ fn forecast(list: &mut WeightList<'_>, capacity: Live) -> (Plan, [Tensor; 3], Te
     let streams = plan.input(Element::I32, series, 1);
     let scaled = plan.tensor(context, PATCH);
     let [location, scale] = [(); 2].map(|()| plan.tensor_of(Element::F64, context, PATCH));
+    let last = [(); 2].map(|()| plan.tensor_of(Element::F64, series, PATCH));
     let state = plan.tensor_of(Element::F64, series, STATE_WIDTH);
     plan.push(Operation::ScaleContext(operation::ScaleContext {
         scaler,
@@ -84,6 +85,7 @@ fn forecast(list: &mut WeightList<'_>, capacity: Live) -> (Plan, [Tensor; 3], Te
         scaled,
         location,
         scale,
+        last,
         state,
         series,
     }));

@@ -39,6 +39,7 @@ pub fn moving<'a>(samples: usize) -> Case<'a> {
     let rows = series.times_samples();
     let scaled = case.plan.tensor(rows, 8);
     let [paths, scale] = [(); 2].map(|()| case.plan.tensor_of(Element::F64, rows, 8));
+    let last = [(); 2].map(|()| case.plan.tensor_of(Element::F64, rows, 8));
     let state = case.plan.tensor_of(Element::F64, rows, STATE_WIDTH);
     let scaler = Scaler::Causal;
     case.plan.push(Operation::ScaleContext(operation::ScaleContext {
@@ -48,6 +49,7 @@ pub fn moving<'a>(samples: usize) -> Case<'a> {
         scaled,
         location: paths,
         scale,
+        last,
         state,
         series: rows,
     }));

@@ -26,6 +26,7 @@ pub fn scaling<'a>(scaler: Scaler, patch: usize) -> Case<'a> {
     case.floats[last - 1].1.iter_mut().for_each(|mask| *mask = f32::from(*mask > -0.7));
     let scaled = case.plan.tensor(context, patch);
     let [location, scale] = [(); 2].map(|()| case.plan.tensor_of(Element::F64, context, patch));
+    let last = [(); 2].map(|()| case.plan.tensor_of(Element::F64, series, patch));
     let state = case.plan.tensor_of(Element::F64, series, STATE_WIDTH);
     case.plan.push(Operation::ScaleContext(operation::ScaleContext {
         scaler,
@@ -34,16 +35,17 @@ pub fn scaling<'a>(scaler: Scaler, patch: usize) -> Case<'a> {
         scaled,
         location,
         scale,
+        last,
         state,
         series,
     }));
     for (name, tensor) in [("scaled", scaled), ("location", location), ("scale", scale)] {
         case.output(name, tensor);
     }
+    case.output("last location", last[0]);
+    case.output("last scale", last[1]);
     let parameters = case.input(series, 2 * patch * 3, 1.0);
     let streams = case.integers(series, 1, |index| index as i32 * 77 - 5);
-    let last = case.plan.last_row(location, series);
-    let last_scale = case.plan.last_row(scale, series);
     case.plan.begin_decode();
     let rows = series.times_samples();
     let paths = case.plan.tensor_of(Element::F64, rows, 2 * patch);
@@ -51,8 +53,8 @@ pub fn scaling<'a>(scaler: Scaler, patch: usize) -> Case<'a> {
     for step in 0..2 {
         case.plan.push(Operation::SampleMixture(operation::DrawMixture {
             parameters,
-            location: last,
-            scale: last_scale,
+            location: last[0],
+            scale: last[1],
             shared: true,
             head: Head::StudentT,
             positions: patch,
@@ -103,6 +105,7 @@ pub fn drawing<'a>(head: Head, shared: bool) -> Case<'a> {
     // Affine parameters are f64: those of a scaler.
     let scaled = case.plan.tensor(rows, POSITIONS);
     let [affine_location, affine_scale] = [(); 2].map(|()| case.plan.tensor_of(Element::F64, rows, POSITIONS));
+    let last = [(); 2].map(|()| case.plan.tensor_of(Element::F64, rows, POSITIONS));
     let state = case.plan.tensor_of(Element::F64, rows, STATE_WIDTH);
     case.plan.push(Operation::ScaleContext(operation::ScaleContext {
         scaler: Scaler::Causal,
@@ -111,6 +114,7 @@ pub fn drawing<'a>(head: Head, shared: bool) -> Case<'a> {
         scaled,
         location: affine_location,
         scale: affine_scale,
+        last,
         state,
         series: rows,
     }));

@@ -14,6 +14,7 @@ pub(super) fn context(op: &ScaleContext, access: &Access<'_>, context: &mut Cont
     let scaled = SharedRows::new(access.write::<f32>(op.scaled), length);
     let location = SharedRows::new(access.write::<f64>(op.location), length);
     let scale = SharedRows::new(access.write::<f64>(op.scale), length);
+    let last = op.last.map(|last| SharedRows::new(access.write::<f64>(last), patch));
     let state = SharedRows::new(access.write::<f64>(op.state), STATE_WIDTH);
     context.weights.pool.for_each_chunk(series, 1, |range| {
         for index in range {
@@ -31,6 +32,10 @@ pub(super) fn context(op: &ScaleContext, access: &Access<'_>, context: &mut Cont
                     scale: &mut scale[points.clone()],
                 };
                 scale_patch(op.scaler, &mut statistics, &values[points.clone()], &mask[points], out);
+            }
+            for (last, all) in last.iter().zip([&*location, &*scale]) {
+                // SAFETY: as above.
+                unsafe { last.row(index) }.copy_from_slice(&all[length - patch..]);
             }
             state.copy_from_slice(&statistics.to_state());
         }

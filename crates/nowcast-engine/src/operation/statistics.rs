@@ -11,9 +11,9 @@ use crate::scaler::Scaler;
 pub struct ScaleContext {
     /// Which statistics.
     pub scaler: Scaler,
-    /// Values in real units; masked ones still carry a value.
+    /// Values in real units, an input; masked ones still carry a value.
     pub values: Tensor,
-    /// 1 where a point is valid, 0 where it is masked.
+    /// 1 where a point is valid, 0 where it is masked; an input.
     pub mask: Tensor,
     /// `(value - location) / scale`.
     pub scaled: Tensor,
@@ -21,6 +21,8 @@ pub struct ScaleContext {
     pub location: Tensor,
     /// Scale of every point.
     pub scale: Tensor,
+    /// Location and scale of the last patch, `[series, patch]` each in f64.
+    pub last: [Tensor; 2],
     /// Running statistics after the context.
     pub state: Tensor,
     /// Number of series.

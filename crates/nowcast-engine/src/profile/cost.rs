@@ -66,7 +66,7 @@ pub(crate) fn cost(operation: &Operation, live: Live, matrix: impl Fn(LinearId) 
             ("scale step", format!("{} paths", rows(op.paths)), size.of(&tensors) + read, 0)
         }
         Operation::ScaleContext(op) => {
-            let tensors = [op.values, op.mask, op.scaled, op.location, op.scale, op.state];
+            let tensors = [op.values, op.mask, op.scaled, op.location, op.scale, op.last[0], op.last[1], op.state];
             ("scale context", format!("{} series", op.series.count(live)), size.of(&tensors), 0)
         }
         Operation::PrependLabel(op) => whole("prepend label", op.output, &[op.input, op.output], live),

@@ -229,8 +229,12 @@ impl Forward<'_> {
         let context = series.times_context(0);
         let scaled = self.plan.tensor(context, self.patch());
         let [location, scale] = [(); 2].map(|()| self.plan.tensor_of(Element::F64, context, self.patch()));
+        let last = [(); 2].map(|()| self.plan.tensor_of(Element::F64, series, self.patch()));
         let state = self.plan.tensor_of(Element::F64, series, STATE_WIDTH);
         let scaler = model.config.scaler;
+        let tokens = Rows::fixed(1).times_context(self.extra());
+        self.plan.stage("rotary positions");
+        let table = self.rotary_table(Rows::fixed(0), tokens);
         self.plan.stage("scaler");
         self.plan.push(Operation::ScaleContext(operation::ScaleContext {
             scaler,
@@ -239,6 +243,7 @@ impl Forward<'_> {
             scaled,
             location,
             scale,
+            last,
             state,
             series,
         }));
@@ -263,9 +268,6 @@ impl Forward<'_> {
             x = output;
         }
 
-        let extra = self.extra();
-        let tokens = Rows::fixed(1).times_context(extra);
-        let table = self.rotary_table(Rows::fixed(0), tokens);
         let everything = Pass { table, inner: tokens, step: None };
         let only_last = Pass { inner: Rows::fixed(1), ..everything };
         let last_time_layer = model.weights.layers.iter().rposition(|layer| layer.kind == LayerKind::Time);
@@ -284,10 +286,9 @@ impl Forward<'_> {
 
         self.plan.stage("output head");
         // Already one row per series unless all tokens were carried to the end.
-        let last = if x.rows == series { x } else { self.plan.last_row(x, series) };
-        let location = self.plan.last_row(location, series);
-        let scale = self.plan.last_row(scale, series);
-        let parameters = self.head(last, 0);
+        let hidden = if x.rows == series { x } else { self.plan.last_row(x, series) };
+        let parameters = self.head(hidden, 0);
+        let [location, scale] = last;
         (Prediction { parameters, location, scale }, state)
     }
 

@@ -34,6 +34,9 @@ struct Points {
     float* scaled;
     double* location;
     double* scale;
+    // Those of the last patch once more, or null.
+    double* last_location;
+    double* last_scale;
 
     __device__ double value(int index) const {
         return (double)values[index];
@@ -96,9 +99,9 @@ struct Whole {
     double least_factor, greatest_factor;
 };
 
-// Continues the statistics over `length` points and scales them; all threads of the block take part. Statistics of a
-// patch hold for all its points where `kind` says so. `whole` is null where bounds (or, for the global scaler, mean and
-// scale) are known already.
+// Continues the statistics over `length` points and scales them; all threads of the block take part, and none writes
+// before the kernel ahead is done. Statistics of a patch hold for all its points where `kind` says so. `whole` is null
+// where bounds (or, for the global scaler, mean and scale) are known already.
 template <typename Value>
 __device__ __forceinline__ void continue_statistics(int kind, int exact, const Points<Value>& points, int length, int patch,
                                                     const Whole* whole, Statistics* state) {
@@ -110,6 +113,7 @@ __device__ __forceinline__ void continue_statistics(int kind, int exact, const P
     bool is_near = length <= CHUNK;
     double* locations = is_near ? near_location : points.location;
     double* scales = is_near ? near_scale : points.scale;
+    if (!is_near) wait_for_previous();
     if (causal || whole) {
         for (int start = 0; start < length; start += CHUNK) {
             int size = length - start < CHUNK ? length - start : CHUNK;
@@ -178,6 +182,7 @@ __device__ __forceinline__ void continue_statistics(int kind, int exact, const P
         if (causal) state->mean = before;
     }
     __syncthreads();
+    wait_for_previous();
     for (int index = threadIdx.x; index < length; index += blockDim.x) {
         double location = state->mean, scale = state->least_scale;
         int source = kind == CAUSAL_PATCH ? index / patch * patch + patch - 1 : index;
@@ -190,6 +195,11 @@ __device__ __forceinline__ void continue_statistics(int kind, int exact, const P
         if (is_near || source != index || !causal) {
             points.location[index] = location;
             points.scale[index] = scale;
+        }
+        int last = index - (length - patch);
+        if (points.last_location && last >= 0) {
+            points.last_location[last] = location;
+            points.last_scale[last] = scale;
         }
     }
     if (is_near || kind == GLOBAL) return;
@@ -219,6 +229,9 @@ struct ScaleContext {
     float* scaled;
     double* location;
     double* scale;
+    // [series, patch]
+    double* last_location;
+    double* last_scale;
     double* state;
     const Live* live;
     Rows series;
@@ -234,15 +247,16 @@ struct ScaleContext {
     double greatest_factor;
 };
 
-// Grid: series.
-KERNEL(scale_context, ScaleContext, CHUNK) {
+// Grid: series. The context is an input, which is there before all kernels.
+KERNEL_AHEAD(scale_context, ScaleContext, CHUNK, 1) {
     __shared__ Statistics state;
     int series = count(call.series, call.live);
-    if ((int)blockIdx.x >= series) return;
+    if ((int)blockIdx.x >= series) return wait_for_previous();
     int length = count(call.rows, call.live) / series * call.patch;
     i64 start = (i64)blockIdx.x * length;
     Points<float> points = {call.values + start, call.mask + start, call.scaled + start, call.location + start,
-                            call.scale + start};
+                            call.scale + start, call.last_location + (i64)blockIdx.x * call.patch,
+                            call.last_scale + (i64)blockIdx.x * call.patch};
     if (threadIdx.x == 0) {
         state = Statistics{0.0, 0.0, 0.0, 0.0, __longlong_as_double((i64)0xfff0000000000000ull),
                            __longlong_as_double(0x7ff0000000000000ll)};
@@ -286,7 +300,7 @@ KERNEL(scale_step, ScaleStep, CHUNK) {
     __syncthreads();
     i64 start = row * call.patch;
     Points<double> points = {call.paths + row * call.horizon + call.column, nullptr, call.scaled + start,
-                             call.location + start, call.scale + start};
+                             call.location + start, call.scale + start, nullptr, nullptr};
     continue_statistics(call.kind, call.exact, points, call.patch, call.patch, nullptr, &state);
     if (threadIdx.x == 0) store_state(call.state + row * STATE_WIDTH, &state);
 }

@@ -5,12 +5,14 @@ use crate::cuda::argument::{KernelRows, argument};
 use crate::cuda::kernel::Kernel;
 use crate::error::Result;
 use crate::operation::{ScaleContext, ScaleStep};
+use crate::plan::Tensor;
 use crate::scaler::Scaler;
 
 argument! {
     /// `ScaleContext` in scaler.cu.
     ScaleContextArgument {
-        values: u64, mask: u64, scaled: u64, location: u64, scale: u64, state: u64, live: u64,
+        values: u64, mask: u64, scaled: u64, location: u64, scale: u64, last_location: u64, last_scale: u64, state: u64,
+        live: u64,
         series: KernelRows, rows: KernelRows, patch: i32, kind: i32, exact: i32, reserved: i32, least_factor: f64,
         greatest_factor: f64,
     }
@@ -38,6 +40,9 @@ fn kind(scaler: Scaler) -> i32 {
 
 impl Recorder<'_> {
     pub(super) fn scale_context(&mut self, op: &ScaleContext) -> Result<()> {
+        // The kernel reads them before those ahead of it are done.
+        let is_input = |tensor: &Tensor| self.plan.inputs().iter().any(|input| input.index == tensor.index);
+        assert!([op.values, op.mask].iter().all(is_input), "a context is an input");
         let factors = match op.scaler {
             Scaler::CausalPatch { stabilise_exponent: Some(exponent) } => [10f64.powf(-exponent), 10f64.powf(exponent)],
             _ => [0.0; 2],
@@ -48,6 +53,8 @@ impl Recorder<'_> {
             scaled: self.at(op.scaled),
             location: self.at(op.location),
             scale: self.at(op.scale),
+            last_location: self.at(op.last[0]),
+            last_scale: self.at(op.last[1]),
             state: self.at(op.state),
             live: self.live,
             series: rows(op.series)?,
