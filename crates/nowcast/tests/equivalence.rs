@@ -69,6 +69,11 @@ impl Resident for ErringWeights {
         if self.error == Error::Wastes { 2 * self.inner.bytes() } else { self.inner.bytes() }
     }
 
+    fn plan_bytes(&self, plan: &Plan) -> Result<usize> {
+        let bytes = self.inner.plan_bytes(plan)?;
+        Ok(if self.error == Error::Wastes { 2 * bytes } else { bytes })
+    }
+
     fn prepare(self: Arc<Self>, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
         let inner = Arc::clone(&self.inner).prepare(plan)?;
         Ok(Box::new(ErringRun { inner, error: self.error, live: None, runs: 0, viewed: Vec::new() }))
