@@ -71,6 +71,9 @@ impl CudaDevice {
     ///
     /// # Errors
     /// There is no C++ compiler.
+    ///
+    /// # Panics
+    /// The kernels do not compile: a test may be skipped for want of a compiler, not for that.
     #[cfg(feature = "emulation")]
     pub fn emulated() -> Result<Self> {
         super::emulator::open().map(|machine| Self::of(machine, None))
