@@ -39,6 +39,7 @@ pub(super) const HEADERS: &[Source] = sources![
     "attention_own.cuh",
     "attention_chunks.cuh",
     "attention_finish.cuh",
+    "attention_append.cuh",
     "attention_kernels.cuh",
     "attention_projected.cuh",
     "rotary.cuh",

@@ -4,17 +4,19 @@
 #include "elementary.cuh"
 
 struct Attention {
-    // Rows of [heads, head_dim] from `query_column` on.
-    const float* query;
+    // Rows of [heads, head_dim] from `query_column` on; where keys are appended, queries are rotated in place.
+    float* query;
     // [series, heads, head_dim, capacity]
     float* prefix_keys;
     // [series, heads, capacity, head_dim]
     float* prefix_values;
     // [paths, heads, suffix_capacity, head_dim] each, or null.
-    const float* suffix_keys;
-    const float* suffix_values;
+    float* suffix_keys;
+    float* suffix_values;
     // Rows of [heads, head_dim].
     float* output;
+    // Cosines and sines of the position at which keys are appended.
+    const float* table;
     const Live* live;
     Rows series;
     // Query rows of all series.
@@ -39,5 +41,9 @@ struct Attention {
     int score_stride;
     // Whether the whole prefix of a head is staged in shared memory.
     int staged;
-    int reserved;
+    // Columns of the newest key and value of every path in its row of queries, to be rotated and put into the cache first;
+    // -1 where they are there.
+    int key_column;
+    int value_column;
+    int interleaved;
 };

@@ -1,6 +1,7 @@
 // Every kernel of attention in chunks, in one format.
 #pragma once
 
+#include "attention_append.cuh"
 #include "attention_finish.cuh"
 
 // The rows of a block: chunk by chunk through the context, then through their own keys.
@@ -27,13 +28,18 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     // Keys, then values, on their way: registers have no room for both.
     typename Block::Pairs pairs;
     if (GROUPS == 1) block.load_keys(block.start, 0, &pairs);
+    bool is_first = BLOCKS == 1 || blockIdx.x % BLOCKS == 0;
+    if (call.key_column >= 0) {
+        if (is_first) append_newest<Block>(call, first_row, head, rows);
+        block.meet();
+    }
     block.cut_queries(first_row, head, rows);
-    if (BLOCKS == 1 || blockIdx.x % BLOCKS == 0) expect_own_keys<Block>(call, first_row, head, rows);
+    if (is_first) expect_own_keys<Block>(call, first_row, head, rows);
     Answer<GROUPS> answers[OWNED];
 #pragma unroll
     for (int index = 0; index < OWNED; index++) clear(&answers[index]);
     int own_row = threadIdx.x / LANES * OWNED;
-    bool owns = own_row < ROWS && (BLOCKS == 1 || blockIdx.x % BLOCKS == 0);
+    bool owns = own_row < ROWS && is_first;
     __syncthreads();
 #pragma unroll 1
     for (int round = first_chunk; round < common; round += Block::ROUND) {
@@ -56,7 +62,7 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
         if (BLOCKS > 1) block.meet();
         block.start = next;
     }
-    if (BLOCKS > 1 && blockIdx.x % BLOCKS > 0) return;
+    if (!is_first) return;
 #pragma unroll
     for (int index = 0; index < OWNED; index++) {
         if (owns) block.put_by(own_row + index, answers[index]);

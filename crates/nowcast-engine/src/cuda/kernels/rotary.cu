@@ -113,81 +113,67 @@ struct AppendCache {
     int reserved;
 };
 
-#define APPEND_WARPS 4
-#define APPEND_THREADS (32 * APPEND_WARPS)
-// Tokens of a context that are turned together from rows into columns.
-#define TURNED 32
+#define OWN_WARPS 4
+// Tokens of a context that are turned together from rows into columns, each by a warp.
+#define TURNED 16
 
-// A head of one row on its way into the cache.
-struct Append {
-    const AppendCache& call;
-    // Where this head's queries, keys and values of the row are.
-    float* queries;
-    const float *keys, *values;
-    // The cosines of its position for queries; sines follow, then both for keys.
-    const float* cosines;
+// A pair of components of a row's head on its way into the cache, rotated. Its queries are rotated in place.
+struct AppendedPair {
+    int first, second;
+    float2 key, value;
 
-    __device__ __forceinline__ Append(const AppendCache& append, int row, int token, int head) : call(append) {
+    // All of it is loaded before any is written: the compiler cannot know that they lie apart.
+    __device__ __forceinline__ AppendedPair(const AppendCache& call, int row, int token, int head, int pair) {
+        pair_of(pair, call.head_dim, call.interleaved, &first, &second);
         float* from = call.input + (i64)row * call.width + head * call.head_dim;
-        queries = from + call.query_column, keys = from + call.key_column, values = from + call.value_column;
-        cosines = call.table + (i64)token * 4 * call.head_dim;
-    }
-
-    // The pair of keys, rotated; queries are rotated in place.
-    __device__ __forceinline__ float2 key(int first, int second) const {
-        float a = keys[first], b = keys[second];
-        if (!call.table) return make_float2(a, b);
-        const float *sines = cosines + call.head_dim, *key_cosines = sines + call.head_dim;
-        const float* key_sines = key_cosines + call.head_dim;
-        if (call.query_column >= 0) {
-            float c = queries[first], d = queries[second];
-            queries[first] = c * cosines[first] + d * sines[first];
-            queries[second] = d * cosines[second] + c * sines[second];
-        }
-        return make_float2(a * key_cosines[first] + b * key_sines[first], b * key_cosines[second] + a * key_sines[second]);
+        auto at = [&](int column) { return make_float2(from[column + first], from[column + second]); };
+        bool has_queries = call.query_column >= 0;
+        float2 query = at(has_queries ? call.query_column : call.key_column);
+        key = at(call.key_column), value = at(call.value_column);
+        if (!call.table) return;
+        RotaryPair rotary(call.table + (i64)token * 4 * call.head_dim, call.head_dim, first, second);
+        key = rotary.key(key);
+        if (!has_queries) return;
+        query = rotary.query(query);
+        from[call.query_column + first] = query.x;
+        from[call.query_column + second] = query.y;
     }
 };
 
 // A path's own tokens. A warp takes a head of one row.
-KERNEL(append_own, AppendCache, APPEND_THREADS) {
-    int unit = blockIdx.x * APPEND_WARPS + threadIdx.x / 32, head = unit % call.heads, row = unit / call.heads;
+KERNEL(append_own, AppendCache, 32 * OWN_WARPS) {
+    int unit = blockIdx.x * OWN_WARPS + threadIdx.x / 32, head = unit % call.heads, row = unit / call.heads;
     if (row >= count(call.rows, call.live)) return;
     int tokens = count(call.tokens, call.live), sequence = row / tokens, token = row % tokens;
-    Append append(call, row, token, head);
     i64 room = (((i64)sequence * call.heads + head) * call.capacity + call.first + token) * call.head_dim;
-    for (int pair = threadIdx.x % 32; pair < call.head_dim / 2; pair += 32) {
-        int first, second;
-        pair_of(pair, call.head_dim, call.interleaved, &first, &second);
-        float2 key = append.key(first, second);
-        call.keys[room + first] = key.x;
-        call.keys[room + second] = key.y;
-        call.values[room + first] = append.values[first];
-        call.values[room + second] = append.values[second];
+    for (int index = threadIdx.x % 32; index < call.head_dim / 2; index += 32) {
+        AppendedPair pair(call, row, token, head, index);
+        call.keys[room + pair.first] = pair.key.x;
+        call.keys[room + pair.second] = pair.key.y;
+        call.values[room + pair.first] = pair.value.x;
+        call.values[room + pair.second] = pair.value.y;
     }
 }
 
-// A context's tokens; its keys lie transposed. Grid: 32 tokens of one series, heads, series.
-KERNEL(append_context, AppendCache, APPEND_THREADS) {
+// A context's tokens; its keys lie transposed. Grid: some tokens of one series, heads, series.
+KERNEL(append_context, AppendCache, 32 * TURNED) {
     SHARED_MEMORY(turned);
     int tokens = count(call.tokens, call.live), start = blockIdx.x * TURNED, head = blockIdx.y, sequence = blockIdx.z;
     if (start >= tokens || sequence >= count(call.rows, call.live) / tokens) return;
-    int live = tokens - start < TURNED ? tokens - start : TURNED, head_dim = call.head_dim, pairs = head_dim / 2;
+    int live = tokens - start < TURNED ? tokens - start : TURNED, head_dim = call.head_dim, own = threadIdx.x / 32;
     i64 room = ((i64)sequence * call.heads + head) * head_dim * call.capacity;
-    float* values = call.values + room + (i64)(call.first + start) * head_dim;
-    for (int index = threadIdx.x; index < live * pairs; index += APPEND_THREADS) {
-        int token = index / pairs, first, second;
-        pair_of(index % pairs, head_dim, call.interleaved, &first, &second);
-        Append append(call, sequence * tokens + start + token, start + token, head);
-        float2 key = append.key(first, second);
+    float* values = call.values + room + (i64)(call.first + start + own) * head_dim;
+    for (int index = threadIdx.x % 32; own < live && index < head_dim / 2; index += 32) {
+        AppendedPair pair(call, sequence * tokens + start + own, start + own, head, index);
         // A gap behind every component keeps them in different banks.
-        turned[first * (TURNED + 1) + token] = key.x;
-        turned[second * (TURNED + 1) + token] = key.y;
-        values[token * head_dim + first] = append.values[first];
-        values[token * head_dim + second] = append.values[second];
+        turned[pair.first * (TURNED + 1) + own] = pair.key.x;
+        turned[pair.second * (TURNED + 1) + own] = pair.key.y;
+        values[pair.first] = pair.value.x;
+        values[pair.second] = pair.value.y;
     }
     __syncthreads();
     float* keys = call.keys + room + call.first + start;
-    for (int index = threadIdx.x; index < head_dim * TURNED; index += APPEND_THREADS) {
+    for (int index = threadIdx.x; index < head_dim * TURNED; index += 32 * TURNED) {
         int component = index / TURNED, token = index % TURNED;
         if (token < live) keys[(i64)component * call.capacity + token] = turned[component * (TURNED + 1) + token];
     }

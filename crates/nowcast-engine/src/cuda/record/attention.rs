@@ -13,11 +13,11 @@ use crate::plan::Tensor;
 argument! {
     /// `Attention` in attention.cu.
     AttentionArgument {
-        query: u64, prefix_keys: u64, prefix_values: u64, suffix_keys: u64, suffix_values: u64, output: u64, live: u64,
-        series: KernelRows, rows: KernelRows, context: KernelRows,
+        query: u64, prefix_keys: u64, prefix_values: u64, suffix_keys: u64, suffix_values: u64, output: u64, table: u64,
+        live: u64, series: KernelRows, rows: KernelRows, context: KernelRows,
         query_width: i32, query_column: i32, output_width: i32, heads: i32, head_dim: i32, prefix_capacity: i32,
         suffix_capacity: i32, tokens: i32, seen: i32, hidden: i32, tile_rows: i32, score_stride: i32,
-        staged: i32, reserved: i32,
+        staged: i32, key_column: i32, value_column: i32, interleaved: i32,
     }
 }
 
@@ -68,11 +68,19 @@ struct Queries {
     hidden: usize,
 }
 
+impl Queries {
+    fn of_paths(op: &AttendPaths) -> Self {
+        let (query, column, output) = (op.query, op.query_column, op.output);
+        let (tokens, seen, hidden) = (op.tokens, op.seen, op.hidden);
+        Self { name: "AttendPaths", query, column, output, tokens, seen, hidden }
+    }
+}
+
 impl Recorder<'_> {
     pub(super) fn attend_context(&mut self, op: &AttendContext) -> Result<()> {
         let (query, column, output) = (op.query, op.query_column, op.output);
         let queries = Queries { name: "AttendContext", query, column, output, tokens: 0, seen: 0, hidden: 0 };
-        self.attend(&op.cache, &queries)
+        self.attend(&op.cache, &queries, None)
     }
 
     /// Whether a context is short enough to attend to projections that have yet to go into the cache. Its sums are not
@@ -121,13 +129,54 @@ impl Recorder<'_> {
     }
 
     pub(super) fn attend_paths(&mut self, op: &AttendPaths) -> Result<()> {
-        let (query, column, output) = (op.query, op.query_column, op.output);
-        let (tokens, seen, hidden) = (op.tokens, op.seen, op.hidden);
-        let queries = Queries { name: "AttendPaths", query, column, output, tokens, seen, hidden };
-        self.attend(&op.cache, &queries)
+        self.attend(&op.cache, &Queries::of_paths(op), None)
     }
 
-    fn attend(&mut self, cache: &LayerCache, queries: &Queries) -> Result<()> {
+    /// Rotates, appends the newest token of every path and attends in one launch, if one kernel does that; whether it did.
+    pub(super) fn attend_newest(
+        &mut self,
+        append: &AppendCache,
+        queries: &RotateQuery,
+        op: &AttendPaths,
+    ) -> Result<bool> {
+        // Each row's own key is then asked for by nobody else.
+        let is_newest = op.tokens == 1
+            && op.seen.checked_sub(1).is_some_and(|first| append.part == CachePart::Suffix { first, tokens: 1 })
+            && op.query == append.input
+            && op.query_column == queries.column
+            && op.cache.suffix == append.cache.suffix
+            && !self.overlap(queries.table, op.output)?;
+        let paths = Queries::of_paths(op);
+        let appends = is_newest && self.chunked_attention(&op.cache, &paths)?.is_some();
+        if appends {
+            self.attend(&op.cache, &paths, Some(append))?;
+        }
+        Ok(appends)
+    }
+
+    /// The kernel that goes through keys in chunks, if it suits: not where the sums of the CPU are wanted, the context is one
+    /// that attends to fresh projections, or heads are not made of whole groups of four components.
+    fn chunked_attention(&self, cache: &LayerCache, queries: &Queries) -> Result<Option<(Kernel, Shape)>> {
+        let shape = cache.shape;
+        let is_short = queries.tokens == 0 && cache.capacity() <= MOST_FRESH_TOKENS;
+        let columns = [shape.head_dim, queries.query.width, queries.column, queries.output.width];
+        let is_aligned = columns.iter().all(|column| column.is_multiple_of(4));
+        if self.weights.settings.exact || is_short || !is_aligned {
+            return Ok(None);
+        }
+        let series = self.most(shape.series)?;
+        Ok(self.chunked(&ChunkedExtent {
+            head_dim: shape.head_dim,
+            heads: shape.heads,
+            series,
+            rows: self.most(queries.query.rows)?.div_ceil(series.max(1)),
+            chunks: cache.capacity().div_ceil(CHUNK),
+            is_narrow: self.is_beside_narrow(queries.query, queries.output),
+        }))
+    }
+
+    /// Attends, and before that appends what one kernel does along.
+    fn attend(&mut self, cache: &LayerCache, queries: &Queries, append: Option<&AppendCache>) -> Result<()> {
         let shape = cache.shape;
         let series = self.most(shape.series)?;
         let series_rows = self.most(queries.query.rows)?.div_ceil(series.max(1));
@@ -140,6 +189,7 @@ impl Recorder<'_> {
         }
         let staged = staged_bytes(cache);
         let (suffix_keys, suffix_values) = cache.suffix.map_or((0, 0), |(k, v)| (self.at(k), self.at(v)));
+        let rotation = append.and_then(|append| append.rotation);
         let argument = AttentionArgument {
             query: self.at(queries.query),
             prefix_keys: self.at(cache.context_keys),
@@ -147,6 +197,7 @@ impl Recorder<'_> {
             suffix_keys,
             suffix_values,
             output: self.at(queries.output),
+            table: rotation.map_or(0, |rotation| self.at(rotation.table)),
             live: self.live,
             series: rows(shape.series)?,
             rows: rows(queries.query.rows)?,
@@ -164,26 +215,12 @@ impl Recorder<'_> {
             tile_rows: int(tile)?,
             score_stride: int(score_stride)?,
             staged: (staged > 0).into(),
-            reserved: 0,
+            key_column: append.map_or(Ok(-1), |append| int(append.key_column))?,
+            value_column: append.map_or(Ok(-1), |append| int(append.value_column))?,
+            interleaved: rotation.map_or(0, |rotation| interleaved(&rotation.rotary)),
         };
-        let is_short = queries.tokens == 0 && cache.capacity() <= MOST_FRESH_TOKENS;
-        let columns = [shape.head_dim, queries.query.width, queries.column, queries.output.width];
-        let is_aligned = columns.iter().all(|column| column.is_multiple_of(4));
-        // Not where the sums of the CPU are wanted, the context is one that attends to fresh projections, or heads are not
-        // made of whole groups of four components.
-        if !self.weights.settings.exact && !is_short && is_aligned {
-            let chunks = cache.capacity().div_ceil(CHUNK);
-            let extent = ChunkedExtent {
-                head_dim: shape.head_dim,
-                heads: shape.heads,
-                series,
-                rows: series_rows,
-                chunks,
-                is_narrow: self.is_beside_narrow(queries.query, queries.output),
-            };
-            if let Some((kernel, shape)) = self.chunked(&extent) {
-                return self.launch(queries.name, kernel, shape, argument);
-            }
+        if let Some((kernel, shape)) = self.chunked_attention(cache, queries)? {
+            return self.launch(queries.name, kernel, shape, argument);
         }
         let grid = [series_rows.div_ceil(tile), shape.heads, series];
         let shape = Shape { grid, threads: THREADS, shared_bytes: bytes(tile) + staged };

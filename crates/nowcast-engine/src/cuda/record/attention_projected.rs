@@ -41,6 +41,8 @@ impl Recorder<'_> {
         let is_fresh = op.output == append.input
             && Self::rotates_with(append, queries)
             && self.attends_fresh(append, queries, attend)
+            && !self.overlap(queries.table, attend.output)?
+            && !self.overlap(op.input, attend.output)?
             && self.is_last_use(append.input, rest);
         let shared_bytes = stream_bytes(matrix, KINDS) + OWN_BYTES;
         let fits = self.most(op.input.rows)? <= MOST_STREAMED_ROWS

@@ -180,9 +180,15 @@ impl Recorder<'_> {
         }
         if let Some(Operation::AttendContext(attend)) = following.get(1)
             && self.attends_fresh(append, queries, attend)
+            && !self.overlap(queries.table, attend.output)?
             && self.is_last_use(append.input, &following[2..])
         {
             return self.attend_fresh(append, attend).map(|()| 3);
+        }
+        if let Some(Operation::AttendPaths(attend)) = following.get(1)
+            && self.attend_newest(append, queries, attend)?
+        {
+            return Ok(3);
         }
         self.append_cache(append, Some(queries)).map(|()| 2)
     }
@@ -194,6 +200,17 @@ impl Recorder<'_> {
             operation.each_tensor(&mut |other| is_last &= other.index != tensor.index);
         });
         is_last
+    }
+
+    /// Whether two tensors have memory in common. One that an operation reads for the last time may have the place of what
+    /// the next one writes, so that one kernel cannot do both.
+    fn overlap(&self, one: Tensor, other: Tensor) -> Result<bool> {
+        let place = |tensor: Tensor| -> Result<std::ops::Range<usize>> {
+            let start = self.plan.offset(tensor);
+            Ok(start..start + self.most(tensor.rows)? * tensor.width * tensor.element.bytes())
+        };
+        let (one, other) = (place(one)?, place(other)?);
+        Ok(one.start < other.end && other.start < one.end)
     }
 
     /// Where the weights of the next product lie, for a kernel to ask for them early.

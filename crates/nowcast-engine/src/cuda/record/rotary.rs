@@ -33,9 +33,9 @@ argument! {
     }
 }
 
-/// Threads of a block that appends, `APPEND_THREADS` in rotary.cu, and tokens that it turns into columns, `TURNED`.
-const APPEND_THREADS: usize = 128;
-const TURNED: usize = 32;
+/// Warps of a block that appends own tokens, and tokens of a context that one turns into columns; both in rotary.cu.
+const OWN_WARPS: usize = 4;
+const TURNED: usize = 16;
 
 pub(super) fn interleaved(rotary: &Rotary) -> i32 {
     (rotary.pairing == Pairing::Interleaved).into()
@@ -132,11 +132,11 @@ impl Recorder<'_> {
             CachePart::Context => {
                 let grid = [self.most(tokens)?.div_ceil(TURNED), shape.heads, self.most(shape.series)?];
                 let shared_bytes = shape.head_dim * (TURNED + 1) * size_of::<f32>();
-                (Kernel::AppendContext, Shape { grid, threads: APPEND_THREADS, shared_bytes })
+                (Kernel::AppendContext, Shape { grid, threads: 32 * TURNED, shared_bytes })
             }
             CachePart::Suffix { .. } => {
                 let warps = self.most(op.input.rows)? * shape.heads;
-                (Kernel::AppendOwn, Shape::flat(warps * 32, APPEND_THREADS))
+                (Kernel::AppendOwn, Shape::flat(warps * 32, 32 * OWN_WARPS))
             }
         };
         self.launch("AppendCache", kernel, shape, argument)
