@@ -1,7 +1,7 @@
 //! The memory of a plan on the device: one block, its size known before it is reserved.
 
 use super::device::CudaWeights;
-use super::weights::{BAND, DeviceLinear, Format, LINK};
+use super::weights::{BAND, DeviceLinear, Format};
 use crate::error::{Error, Result};
 use crate::extent::{Live, Rows};
 use crate::operation::Operation;
@@ -21,7 +21,7 @@ pub(super) struct Layout {
     pub(super) constants: usize,
     /// The rows of a product as tensor cores read them.
     pub(super) row_fragments: usize,
-    /// Rows that a product cuts for the one behind.
+    /// Rows that are cut by whoever writes them, for the product behind.
     pub(super) next_fragments: usize,
     /// The whole block.
     pub(super) bytes: usize,
@@ -46,8 +46,8 @@ impl Layout {
                             links.and_then(|links| links.checked_mul(matrix.format.link_bytes())).ok_or(Error::Overflow)
                         };
                         fragment_bytes = fragment_bytes.max(bytes_of(matrix.links)?);
-                        if matrix.gated && matrix.format == Format::Brain {
-                            next_bytes = next_bytes.max(bytes_of(op.columns.len().div_ceil(LINK))?);
+                        if matrix.format == Format::Brain && op.norm_epsilon.is_none() {
+                            next_bytes = next_bytes.max(bytes_of(matrix.links)?);
                         }
                     }
                 }

@@ -13,7 +13,7 @@ struct Attention {
     // [paths, heads, suffix_capacity, head_dim] each, or null.
     float* suffix_keys;
     float* suffix_values;
-    // Rows of [heads, head_dim].
+    // Rows of [heads, head_dim], or cut [row bands, output_width / 32, 1, 32].
     float* output;
     // Cosines and sines of the position at which keys are appended.
     const float* table;
@@ -46,4 +46,6 @@ struct Attention {
     int key_column;
     int value_column;
     int interleaved;
+    // Whether results are cut for the product behind, whose inputs they are: bf16, in the order of warpgroups.
+    int cuts_results;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention.cuh"
+#include "fragments.cuh"
 
 #define OWN_CHUNK 8
 // Threads that hold the result of one row, four components and every 64th behind each.
@@ -179,6 +180,14 @@ __device__ __forceinline__ int own_keys(const Attention& call) {
     return call.tokens == 0 ? 0 : call.seen + call.tokens - 1;
 }
 
+// Four results cut as `BandCutter` places them, which need no power of two in bf16.
+__device__ __forceinline__ void write_operands(const Attention& call, i64 row, int column, const float4& four) {
+    u32* to = reinterpret_cast<u32*>(call.output) + (row / BAND * (call.output_width / 16) + column / 16) * 64;
+    to += row % BAND * 4 + column % 16 / 4;
+    to[0] = nearest_pair<BRAIN>(four.x, four.y);
+    to[32] = nearest_pair<BRAIN>(four.z, four.w);
+}
+
 template <int GROUPS>
 __device__ __forceinline__ void write_answer(const Attention& call, i64 row, int head, const Answer<GROUPS>& answer) {
     float inverse = 1.0f / answer.sum;
@@ -186,7 +195,12 @@ __device__ __forceinline__ void write_answer(const Attention& call, i64 row, int
     for (int group = 0; group < GROUPS; group++) {
         int component = 4 * (threadIdx.x % LANES + LANES * group);
         if (component >= call.head_dim) continue;
-        float* to = call.output + row * call.output_width + head * call.head_dim + component;
-        *reinterpret_cast<float4*>(to) = scaled(answer.value[group], inverse);
+        float4 four = scaled(answer.value[group], inverse);
+        int column = head * call.head_dim + component;
+        if (call.cuts_results) {
+            write_operands(call, row, column, four);
+        } else {
+            *reinterpret_cast<float4*>(call.output + row * call.output_width + column) = four;
+        }
     }
 }

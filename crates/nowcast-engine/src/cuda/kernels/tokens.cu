@@ -50,27 +50,41 @@ struct Embed {
     EmbedTerm term[MOST_TERMS];
 };
 
-// One thread for each value of the output.
+// Grid: rows, some columns each. One thread for each value of the output.
 KERNEL(embed, Embed, 256) {
-    i64 index = thread_index();
-    i64 row = index / call.width;
-    int column = (int)(index % call.width);
-    int rows = count(call.rows, call.live);
-    if (row >= rows) return;
+    int row = blockIdx.x, column = blockIdx.y * 256 + threadIdx.x, rows = count(call.rows, call.live);
+    if (row >= rows || column >= call.width) return;
     int tokens = count(call.tokens, call.live);
     if (tokens < 1) tokens = 1;
-    i64 outer = rows / tokens;
-    float sum = call.continues ? call.output[index] : 0.0f;
-    for (int which = 0; which < call.terms; which++) {
+    int outer = rows / tokens, item = row / tokens;
+    // Where each term finds its value, or null; all are asked for together.
+    const float* from[MOST_TERMS];
+    int entries[MOST_TERMS];
+#pragma unroll
+    for (int which = 0; which < MOST_TERMS; which++) {
         const EmbedTerm& term = call.term[which];
         int place = column - term.output_column;
-        if (place < 0 || place >= term.width) continue;
-        i64 groups = count(term.groups, call.live);
-        i64 length = count(term.index_rows, call.live) / (groups > 1 ? groups : 1);
-        i64 group = row / tokens * groups / outer;
-        i64 source = group * length + count(term.first, call.live) + row % tokens;
-        int entry = term.index[source * term.columns + term.column];
-        sum += entry == NO_TOKEN ? __int_as_float(0x7fc00000) : term.table[(i64)entry * term.width + place];
+        bool counts = which < call.terms && place >= 0 && place < term.width;
+        int groups = counts ? count(term.groups, call.live) : 1;
+        if (groups < 1) groups = 1;
+        // Outer items share groups evenly.
+        int group = groups == outer ? item : groups == 1 ? 0 : (int)((i64)item * groups / outer);
+        int length = counts && groups > 1 ? count(term.index_rows, call.live) / groups : 0;
+        i64 source = (i64)group * length + (counts ? count(term.first, call.live) : 0) + row % tokens;
+        entries[which] = counts ? term.index[source * term.columns + term.column] : 0;
+        from[which] = counts ? term.table + place : nullptr;
+    }
+    float values[MOST_TERMS];
+#pragma unroll
+    for (int which = 0; which < MOST_TERMS; which++) {
+        bool is_number = from[which] && entries[which] != NO_TOKEN;
+        values[which] = is_number ? from[which][(i64)entries[which] * call.term[which].width] : __int_as_float(0x7fc00000);
+    }
+    i64 index = (i64)row * call.width + column;
+    float sum = call.continues ? call.output[index] : 0.0f;
+#pragma unroll
+    for (int which = 0; which < MOST_TERMS; which++) {
+        if (from[which]) sum += values[which];
     }
     call.output[index] = sum;
 }

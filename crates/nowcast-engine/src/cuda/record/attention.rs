@@ -7,7 +7,9 @@ use crate::cuda::argument::{KernelRows, argument};
 use crate::cuda::kernel::Kernel;
 use crate::error::Result;
 use crate::kv_cache::LayerCache;
-use crate::operation::{AppendCache, AttendContext, AttendGroup, AttendPaths, CachePart, RotateQuery, Tokens};
+use crate::operation::{
+    AppendCache, AttendContext, AttendGroup, AttendPaths, CachePart, Operation, RotateQuery, Tokens,
+};
 use crate::plan::Tensor;
 
 argument! {
@@ -17,7 +19,7 @@ argument! {
         live: u64, series: KernelRows, rows: KernelRows, context: KernelRows,
         query_width: i32, query_column: i32, output_width: i32, heads: i32, head_dim: i32, prefix_capacity: i32,
         suffix_capacity: i32, tokens: i32, seen: i32, hidden: i32, tile_rows: i32, score_stride: i32,
-        staged: i32, key_column: i32, value_column: i32, interleaved: i32,
+        staged: i32, key_column: i32, value_column: i32, interleaved: i32, cuts_results: i32,
     }
 }
 
@@ -77,10 +79,11 @@ impl Queries {
 }
 
 impl Recorder<'_> {
-    pub(super) fn attend_context(&mut self, op: &AttendContext) -> Result<()> {
+    /// Records the product behind as well where it takes what this writes; how many operations that were.
+    pub(super) fn attend_context(&mut self, op: &AttendContext, following: &[Operation]) -> Result<usize> {
         let (query, column, output) = (op.query, op.query_column, op.output);
         let queries = Queries { name: "AttendContext", query, column, output, tokens: 0, seen: 0, hidden: 0 };
-        self.attend(&op.cache, &queries, None)
+        self.attend(&op.cache, &queries, None, following)
     }
 
     /// Whether a context is short enough to attend to projections that have yet to go into the cache. Its sums are not
@@ -128,30 +131,31 @@ impl Recorder<'_> {
         self.launch("AttendContext", Kernel::AttendFresh, shape, argument)
     }
 
-    pub(super) fn attend_paths(&mut self, op: &AttendPaths) -> Result<()> {
-        self.attend(&op.cache, &Queries::of_paths(op), None)
+    /// As [`Self::attend_context`].
+    pub(super) fn attend_paths(&mut self, op: &AttendPaths, following: &[Operation]) -> Result<usize> {
+        self.attend(&op.cache, &Queries::of_paths(op), None, following)
     }
 
-    /// Rotates, appends the newest token of every path and attends in one launch, if one kernel does that; whether it did.
-    pub(super) fn attend_newest(
-        &mut self,
-        append: &AppendCache,
-        queries: &RotateQuery,
-        op: &AttendPaths,
-    ) -> Result<bool> {
+    /// Whether one kernel rotates, appends the newest token of every path and attends.
+    pub(super) fn attends_newest(&self, append: &AppendCache, queries: &RotateQuery, op: &AttendPaths) -> Result<bool> {
         // Each row's own key is then asked for by nobody else.
-        let is_newest = op.tokens == 1
+        Ok(op.tokens == 1
             && op.seen.checked_sub(1).is_some_and(|first| append.part == CachePart::Suffix { first, tokens: 1 })
             && op.query == append.input
             && op.query_column == queries.column
             && op.cache.suffix == append.cache.suffix
-            && !self.overlap(queries.table, op.output)?;
-        let paths = Queries::of_paths(op);
-        let appends = is_newest && self.chunked_attention(&op.cache, &paths)?.is_some();
-        if appends {
-            self.attend(&op.cache, &paths, Some(append))?;
-        }
-        Ok(appends)
+            && !self.overlap(queries.table, op.output)?
+            && self.chunked_attention(&op.cache, &Queries::of_paths(op))?.is_some())
+    }
+
+    /// That, and as [`Self::attend_context`].
+    pub(super) fn attend_newest(
+        &mut self,
+        append: &AppendCache,
+        op: &AttendPaths,
+        following: &[Operation],
+    ) -> Result<usize> {
+        self.attend(&op.cache, &Queries::of_paths(op), Some(append), following)
     }
 
     /// The kernel that goes through keys in chunks, if it suits: not where the sums of the CPU are wanted, the context is one
@@ -175,8 +179,14 @@ impl Recorder<'_> {
         }))
     }
 
-    /// Attends, and before that appends what one kernel does along.
-    fn attend(&mut self, cache: &LayerCache, queries: &Queries, append: Option<&AppendCache>) -> Result<()> {
+    /// Attends, before that appends what the kernel does along, and after it multiplies what the kernel has cut.
+    fn attend(
+        &mut self,
+        cache: &LayerCache,
+        queries: &Queries,
+        append: Option<&AppendCache>,
+        following: &[Operation],
+    ) -> Result<usize> {
         let shape = cache.shape;
         let series = self.most(shape.series)?;
         let series_rows = self.most(queries.query.rows)?.div_ceil(series.max(1));
@@ -190,7 +200,7 @@ impl Recorder<'_> {
         let staged = staged_bytes(cache);
         let (suffix_keys, suffix_values) = cache.suffix.map_or((0, 0), |(k, v)| (self.at(k), self.at(v)));
         let rotation = append.and_then(|append| append.rotation);
-        let argument = AttentionArgument {
+        let mut argument = AttentionArgument {
             query: self.at(queries.query),
             prefix_keys: self.at(cache.context_keys),
             prefix_values: self.at(cache.context_values),
@@ -218,13 +228,20 @@ impl Recorder<'_> {
             key_column: append.map_or(Ok(-1), |append| int(append.key_column))?,
             value_column: append.map_or(Ok(-1), |append| int(append.value_column))?,
             interleaved: rotation.map_or(0, |rotation| interleaved(&rotation.rotary)),
+            cuts_results: 0,
         };
         if let Some((kernel, shape)) = self.chunked_attention(cache, queries)? {
-            return self.launch(queries.name, kernel, shape, argument);
+            let product = self.product_of_operands(queries.output, following)?;
+            if product.is_some() {
+                (argument.output, argument.cuts_results) = (self.next_fragments, 1);
+            }
+            self.launch(queries.name, kernel, shape, argument)?;
+            let Some((product, tile)) = product else { return Ok(1) };
+            return self.multiply(&product, tile).map(|()| 2);
         }
         let grid = [series_rows.div_ceil(tile), shape.heads, series];
         let shape = Shape { grid, threads: THREADS, shared_bytes: bytes(tile) + staged };
-        self.launch(queries.name, Kernel::Attention, shape, argument)
+        self.launch(queries.name, Kernel::Attention, shape, argument).map(|()| 1)
     }
 
     pub(super) fn attend_group(&mut self, op: &AttendGroup) -> Result<()> {

@@ -1,6 +1,7 @@
-//! Two products of which the first cuts its results for the second, so that nobody reads them in between.
+//! Products whose rows are cut by the kernel that makes them, so that nobody reads them in between.
 
-use super::fragments::MOST_STREAMED_ROWS;
+use super::fragments::{Blocked, MOST_STREAMED_ROWS};
+use super::tile::Tile;
 use super::{Recorder, Section};
 use crate::cuda::weights::{DeviceLinear, Format, LINK};
 use crate::error::Result;
@@ -8,46 +9,60 @@ use crate::operation::{Linear, Operation};
 use crate::plan::Tensor;
 
 impl Recorder<'_> {
-    /// Records a gated product together with the one behind it, if both suit, and says whether it did. Values that become
-    /// bf16 need no power of two, so that a tile can cut them without the rest of their row; no digit changes.
+    /// Records a gated product together with the one behind it, if both suit, and says whether it did.
     pub(super) fn linear_pair(&mut self, op: &Linear, following: &[Operation]) -> Result<bool> {
-        let weights = self.weights;
-        let Some(Operation::Linear(next)) = following.first() else { return Ok(false) };
-        let (stored, stored_next) = (&weights.linears[op.weight.index], &weights.linears[next.weight.index]);
-        let (DeviceLinear::Fragments(matrix), DeviceLinear::Fragments(next_matrix)) = (stored, stored_next) else {
-            return Ok(false);
-        };
+        let stored = &self.weights.linears[op.weight.index];
+        let DeviceLinear::Fragments(matrix) = stored else { return Ok(false) };
         let most = self.most(op.input.rows)?;
-        let suits = matrix.gated
-            && [matrix.format, next_matrix.format] == [Format::Brain; 2]
-            && op.residual.is_none()
-            && op.columns == (0..next_matrix.inputs)
-            && next_matrix.inputs % LINK == 0
-            && next.norm_epsilon.is_none()
-            && !next.columns.is_empty()
-            && most > MOST_STREAMED_ROWS
-            // Checks look at what stands in the plan's memory.
-            && !weights.settings.checked
-            && self.is_only_passed_on(op.output);
-        if !suits {
+        if !matrix.gated || matrix.format != Format::Brain || op.residual.is_some() || op.columns.start != 0 {
             return Ok(false);
         }
+        let Some((second, next_tile)) = self.product_of_operands(op.output, following)? else { return Ok(false) };
         let mut first = self.blocked(op, stored.weight_address(), matrix, most)?;
-        let mut second = self.blocked(next, stored_next.weight_address(), next_matrix, most)?;
-        let (tile, next_tile) = (self.tile(&first)?, self.tile(&second)?);
-        if !tile.writes_operands() || !next_tile.grouped {
+        let tile = self.tile(&first)?;
+        if !tile.writes_operands() {
             return Ok(false);
         }
         (first.argument.output, first.argument.cuts_results) = (self.next_fragments, 1);
-        second.argument.row_fragments = self.next_fragments;
-        second.argument.row_scale = 0;
         self.cut(&first, tile)?;
         self.multiply(&first, tile)?;
         self.multiply(&second, next_tile)?;
         Ok(true)
     }
 
-    /// Whether everybody who touches a tensor is a product that writes it or the product right behind that reads it.
+    /// The product behind whatever writes its rows, and its tile, if it can read them at `next_fragments`, cut by their
+    /// writer. Values that become bf16 need no power of two, so that they can be cut without the rest of their row; no digit
+    /// changes.
+    pub(super) fn product_of_operands(
+        &mut self,
+        input: Tensor,
+        following: &[Operation],
+    ) -> Result<Option<(Blocked, &'static Tile)>> {
+        let weights = self.weights;
+        let Some(Operation::Linear(op)) = following.first() else { return Ok(None) };
+        let stored = &weights.linears[op.weight.index];
+        let DeviceLinear::Fragments(matrix) = stored else { return Ok(None) };
+        let most = self.most(op.input.rows)?;
+        let suits = matrix.format == Format::Brain
+            && op.input.index == input.index
+            && matrix.inputs == input.width
+            && matrix.inputs.is_multiple_of(LINK)
+            && op.norm_epsilon.is_none()
+            && !op.columns.is_empty()
+            && most > MOST_STREAMED_ROWS
+            // Checks look at what stands in the plan's memory.
+            && !weights.settings.checked
+            && self.is_only_passed_on(input);
+        if !suits {
+            return Ok(None);
+        }
+        let mut product = self.blocked(op, stored.weight_address(), matrix, most)?;
+        let tile = self.tile(&product)?;
+        (product.argument.row_fragments, product.argument.row_scale) = (self.next_fragments, 0);
+        Ok(tile.grouped.then_some((product, tile)))
+    }
+
+    /// Whether everybody who touches a tensor is an operation that writes it or the product right behind that reads it.
     fn is_only_passed_on(&self, tensor: Tensor) -> bool {
         let is_kept = self.plan.kept().iter().any(|kept| kept.index == tensor.index);
         let sections = [Section::Prefill, Section::Decode].map(|section| self.plan.operations(section));
@@ -63,13 +78,16 @@ impl Recorder<'_> {
     }
 }
 
-/// Whether the first of two operations writes a tensor that the second reads as its rows, and neither touches it otherwise.
+/// Whether the first of two operations writes a tensor that the second, a product, reads as its rows, and neither touches
+/// it otherwise.
 fn passes(pair: &[Operation], tensor: Tensor) -> bool {
-    let [Operation::Linear(first), Operation::Linear(second)] = pair else { return false };
+    let [first, Operation::Linear(second)] = pair else { return false };
     let is = |other: Tensor| other.index == tensor.index;
-    is(first.output)
-        && is(second.input)
-        && !is(first.input)
-        && !is(second.output)
-        && ![first.residual, second.residual].into_iter().flatten().any(is)
+    let writes = match first {
+        Operation::Linear(op) => is(op.output) && !is(op.input) && !op.residual.is_some_and(is),
+        Operation::AttendContext(op) => is(op.output) && !is(op.query),
+        Operation::AttendPaths(op) => is(op.output) && !is(op.query),
+        _ => false,
+    };
+    writes && is(second.input) && !is(second.output) && !second.residual.is_some_and(is)
 }

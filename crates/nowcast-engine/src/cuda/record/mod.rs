@@ -84,6 +84,8 @@ pub(super) fn record(
                 Operation::Linear(op) if recorder.project_and_attend(op, following)? => 4,
                 Operation::Linear(op) if recorder.linear_pair(op, following)? => 2,
                 Operation::AppendCache(append) => recorder.append_with(append, following)?,
+                Operation::AttendContext(op) => recorder.attend_context(op, following)?,
+                Operation::AttendPaths(op) => recorder.attend_paths(op, following)?,
                 Operation::LastRow(first) => recorder.last_rows(first, following)?,
                 Operation::SampleMixture(op) => recorder.sample(op, following)?,
                 _ => recorder.operation(operation).map(|()| 1)?,
@@ -113,7 +115,7 @@ struct Recorder<'a> {
     live: u64,
     row_scale: u64,
     row_fragments: u64,
-    /// Rows that a product cuts for the one behind.
+    /// Rows that are cut by whoever writes them, for the product behind.
     next_fragments: u64,
     constants: u64,
     rotaries: Vec<Rotary>,
@@ -151,8 +153,8 @@ impl Recorder<'_> {
             Operation::RotaryTable(op) => self.rotary_table(op),
             Operation::RotateQuery(op) => self.rotate_query(op),
             Operation::AppendCache(op) => self.append_cache(op, None),
-            Operation::AttendContext(op) => self.attend_context(op),
-            Operation::AttendPaths(op) => self.attend_paths(op),
+            Operation::AttendContext(op) => self.attend_context(op, &[]).map(drop),
+            Operation::AttendPaths(op) => self.attend_paths(op, &[]).map(drop),
             Operation::AttendGroup(op) => self.attend_group(op),
             Operation::LastRow(op) => self.last_rows(op, &[]).map(drop),
             Operation::RepeatRows(op) => self.repeat_rows(op),
@@ -186,9 +188,9 @@ impl Recorder<'_> {
             return self.attend_fresh(append, attend).map(|()| 3);
         }
         if let Some(Operation::AttendPaths(attend)) = following.get(1)
-            && self.attend_newest(append, queries, attend)?
+            && self.attends_newest(append, queries, attend)?
         {
-            return Ok(3);
+            return Ok(2 + self.attend_newest(append, attend, &following[2..])?);
         }
         self.append_cache(append, Some(queries)).map(|()| 2)
     }

@@ -35,7 +35,9 @@ argument! {
 /// Threads of a block there.
 const SAMPLING_THREADS: usize = 256;
 
-/// Terms of one launch; `MOST_TERMS` in tokens.cu.
+/// Threads of a block of `embed` in tokens.cu.
+const EMBED_THREADS: usize = 256;
+/// Terms of one launch; `MOST_TERMS` there.
 const MOST_TERMS: usize = 8;
 
 /// `EmbedTerm` in tokens.cu.
@@ -112,7 +114,8 @@ impl Recorder<'_> {
                 reserved: 0,
                 term: Terms(terms.to_vec()),
             };
-            let shape = self.each_value(op.output)?;
+            let grid = [self.most(op.output.rows)?, op.output.width.div_ceil(EMBED_THREADS), 1];
+            let shape = Shape { grid, threads: EMBED_THREADS, shared_bytes: 0 };
             self.launch("Embed", Kernel::Embed, shape, argument)?;
         }
         Ok(())

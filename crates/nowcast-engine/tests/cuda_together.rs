@@ -1,0 +1,247 @@
+//! What one kernel does together has the same digits as its operations one by one: own tokens that attention rotates and
+//! appends along, and results that attention cuts for the product behind.
+//!
+//! The kernels run compiled for this processor (everywhere a C++ compiler is), and on a GPU where there is one.
+
+mod devices;
+
+use std::sync::Arc;
+
+use devices::devices;
+use nowcast_engine::device::{Device, Launch};
+use nowcast_engine::dtype::Dtype;
+use nowcast_engine::extent::{Live, Rows};
+use nowcast_engine::kv_cache::{CacheShape, LayerCache};
+use nowcast_engine::operation::{self, CachePart, Operation, Rotation, Tokens};
+use nowcast_engine::plan::{Element, PlanBuilder, Section, Tensor};
+use nowcast_engine::rotary::{Pairing, Rotary};
+use nowcast_engine::token_sampling::TokenSampling;
+use nowcast_engine::weights::{Activation, LinearSource, WeightList};
+
+/// Own tokens of every path, one after the other.
+const STEPS: usize = 3;
+
+#[derive(Clone, Copy)]
+struct Case {
+    heads: usize,
+    head_dim: usize,
+    series: usize,
+    context: usize,
+    samples: usize,
+    pairing: Pairing,
+}
+
+impl Case {
+    fn live(&self) -> Live {
+        Live { batch: self.series, context: self.context, samples: self.samples }
+    }
+
+    /// Every tensor that is written, bit by bit, and how many kernels that took. Where queries are rotated before keys are
+    /// appended, no kernel does both.
+    fn run(&self, device: &dyn Device, rotates_first: bool) -> (Vec<Vec<u64>>, u64) {
+        let live = self.live();
+        let (heads, head_dim, width) = (self.heads, self.head_dim, self.heads * self.head_dim);
+        let mut plan = PlanBuilder::new(live, true);
+        let context = Rows::fixed(1).times_context(0);
+        let (series, paths) = (Rows::batch(), Rows::batch().times_samples());
+        let cache = LayerCache::new(&mut plan, CacheShape { series, heads, head_dim, context, steps: STEPS });
+        let rotary = Rotary { head_dim, pairing: self.pairing, xpos_scale_base: None };
+        let rotation = |plan: &mut PlanBuilder, first: Rows, tokens: Rows| {
+            let table = plan.tensor(tokens, 4 * head_dim);
+            let anchor_tokens = tokens;
+            plan.push(Operation::RotaryTable(operation::RotaryTable { rotary, first, anchor_tokens, table }));
+            Rotation { rotary, table }
+        };
+        let pass = |plan: &mut PlanBuilder, input: Tensor, rotation: Rotation, part: CachePart| {
+            let rotate = Operation::RotateQuery(operation::RotateQuery {
+                rotary,
+                tensor: input,
+                column: 0,
+                heads,
+                table: rotation.table,
+                tokens: Tokens::All,
+            });
+            let append = Operation::AppendCache(operation::AppendCache {
+                rotation: Some(rotation),
+                input,
+                key_column: width,
+                value_column: 2 * width,
+                cache,
+                part,
+            });
+            let both = if rotates_first { [rotate, append] } else { [append, rotate] };
+            both.into_iter().for_each(|operation| plan.push(operation));
+        };
+        let shared = plan.input(Element::F32, series.times_context(0), 3 * width);
+        let own: Vec<Tensor> = (0..STEPS).map(|_| plan.input(Element::F32, paths, 3 * width)).collect();
+        let of_context = rotation(&mut plan, Rows::fixed(0), context);
+        pass(&mut plan, shared, of_context, CachePart::Context);
+        plan.begin_decode();
+        let mut written = vec![shared];
+        written.extend(cache.tensors());
+        for (first, &input) in own.iter().enumerate() {
+            let rotation = rotation(&mut plan, context.plus(first), Rows::fixed(1));
+            pass(&mut plan, input, rotation, CachePart::Suffix { first, tokens: 1 });
+            let output = plan.tensor(paths, width);
+            plan.push(Operation::AttendPaths(operation::AttendPaths {
+                query: input,
+                query_column: 0,
+                cache,
+                output,
+                tokens: 1,
+                seen: first + 1,
+                hidden: first,
+            }));
+            // Else the output could have the table's place, and several launches would be needed.
+            written.extend([rotation.table, input, output]);
+        }
+        written.iter().for_each(|&tensor| plan.keep(tensor));
+        let inputs: Vec<Tensor> = std::iter::once(shared).chain(own).collect();
+        run(device, (WeightList::default(), plan), live, [&inputs, &written])
+    }
+
+    /// A product of what a context attends to and of what paths attend to, in one dtype. If the rows are kept, no kernel
+    /// cuts them for the product behind.
+    fn run_products(&self, device: &dyn Device, dtype: Dtype, keeps_rows: bool) -> (Vec<Vec<u64>>, u64) {
+        let (live, heads, head_dim, width) = (self.live(), self.heads, self.head_dim, self.heads * self.head_dim);
+        let mut list = WeightList::default();
+        let weight = list.linear(LinearSource {
+            // So many that warpgroups pay.
+            rows: 2112,
+            inputs: width,
+            bias: None,
+            activation: Activation::None,
+            dtype,
+            open: Box::new(move || {
+                Box::new(move |row, out| {
+                    out.iter_mut().enumerate().for_each(|(column, out)| *out = scattered(row * width + column, 9));
+                })
+            }),
+            packed: Box::new(|| ()),
+        });
+        let mut plan = PlanBuilder::new(live, true);
+        let context = Rows::fixed(1).times_context(0);
+        let (series, paths) = (Rows::batch(), Rows::batch().times_samples());
+        let cache = LayerCache::new(&mut plan, CacheShape { series, heads, head_dim, context, steps: 1 });
+        let input = plan.input(Element::F32, series.times_context(0), 3 * width);
+        let query = plan.input(Element::F32, paths, width);
+        plan.push(Operation::AppendCache(operation::AppendCache {
+            rotation: None,
+            input,
+            key_column: width,
+            value_column: 2 * width,
+            cache,
+            part: CachePart::Context,
+        }));
+        let output = plan.tensor(input.rows, width);
+        let tokens = Tokens::All;
+        let attend = operation::AttendContext { query: input, query_column: 0, cache, output, tokens };
+        plan.push(Operation::AttendContext(attend));
+        let of_context = plan.linear(weight, output);
+        plan.begin_decode();
+        let own = plan.tensor(paths, width);
+        let attend =
+            operation::AttendPaths { query, query_column: 0, cache, output: own, tokens: 1, seen: 0, hidden: 0 };
+        plan.push(Operation::AttendPaths(attend));
+        let of_paths = plan.linear(weight, own);
+        [of_context, of_paths].into_iter().for_each(|tensor| plan.keep(tensor));
+        if keeps_rows {
+            [output, own].into_iter().for_each(|tensor| plan.keep(tensor));
+        }
+        run(device, (list, plan), live, [&[input, query], &[of_context, of_paths]])
+    }
+}
+
+/// Runs a plan on inputs without a pattern: what stands in some tensors then, bit by bit, and how many kernels that took.
+fn run(
+    device: &dyn Device,
+    (list, plan): (WeightList<'static>, PlanBuilder),
+    live: Live,
+    [inputs, outputs]: [&[Tensor]; 2],
+) -> (Vec<Vec<u64>>, u64) {
+    let mut executable = device.load(list).unwrap().prepare(Arc::new(plan.finish().unwrap())).unwrap();
+    for (salt, &tensor) in inputs.iter().enumerate() {
+        let values: Vec<f32> = (0..tensor.rows.count(live) * tensor.width).map(|at| scattered(at, salt)).collect();
+        executable.write(tensor, &values);
+    }
+    let launch = Launch { live, seed: 0, first_sample: 0, token_sampling: TokenSampling::default() };
+    executable.run(Section::Prefill, &launch).unwrap();
+    executable.run(Section::Decode, &launch).unwrap();
+    let mut read = |tensor: &Tensor| {
+        let mut values = vec![f64::NAN; tensor.rows.count(live) * tensor.width];
+        executable.read(*tensor, &mut values);
+        assert!(values.iter().all(|value| !value.is_nan()), "something was not written");
+        values.into_iter().map(f64::to_bits).collect()
+    };
+    let contents = outputs.iter().map(&mut read).collect();
+    (contents, executable.activity().kernels_launched)
+}
+
+/// A number between -1 and 1 that shows no pattern.
+fn scattered(index: usize, salt: usize) -> f32 {
+    let bits =
+        (index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (salt as u64 + 1).wrapping_mul(0xD1B5_4A32_D192_ED03);
+    let bits = (bits ^ bits >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    (bits >> 40) as f32 / (1 << 23) as f32 - 1.0
+}
+
+fn compare(case: Case) {
+    for device in devices() {
+        let device = device.with_exact_sums(false);
+        let ((together, fewer), (apart, kernels)) = (case.run(&device, false), case.run(&device, true));
+        // Two for each step, and one for the context.
+        assert_eq!(kernels - fewer, 2 * STEPS as u64 + 1, "{}: attention appends along", device.describe());
+        same_digits(&device.describe(), &together, &apart);
+    }
+}
+
+fn same_digits(device: &str, together: &[Vec<u64>], apart: &[Vec<u64>]) {
+    for (which, (one, several)) in together.iter().zip(apart).enumerate() {
+        let differs = one.iter().zip(several).position(|(one, several)| one != several);
+        assert_eq!(differs, None, "{device}: one launch has other digits than several in tensor {which}");
+    }
+}
+
+const PATHS: Case = Case { heads: 2, head_dim: 52, series: 2, context: 130, samples: 40, pairing: Pairing::HalfSplit };
+
+#[test]
+fn paths_of_a_long_context() {
+    compare(PATHS);
+    compare(Case { heads: 5, series: 3, context: 100, ..PATHS });
+}
+
+/// So many blocks that each goes through one chunk at once.
+#[test]
+fn many_series_of_a_short_context() {
+    compare(Case { heads: 15, head_dim: 8, series: 3, context: 20, samples: 70, pairing: Pairing::Interleaved });
+}
+
+/// Blocks of a cluster share the chunks, and one of them appends.
+#[test]
+fn few_paths() {
+    compare(Case { series: 1, context: 201, samples: 1, ..PATHS });
+    compare(Case { series: 1, context: 140, samples: 1, head_dim: 128, ..PATHS });
+}
+
+#[test]
+fn wide_heads() {
+    compare(Case { heads: 1, head_dim: 208, series: 1, context: 20, samples: 37, pairing: Pairing::Interleaved });
+    compare(Case { heads: 1, head_dim: 104, series: 1, ..PATHS });
+}
+
+/// In bf16 a product's rows are cut by the attention that makes them; other formats need a row's largest value first.
+#[test]
+fn attention_cuts_rows_for_the_product_behind() {
+    let many = Case { heads: 4, head_dim: 40, context: 100, samples: 100, ..PATHS };
+    for case in [many, Case { heads: 8, series: 1, context: 120, samples: 99, ..PATHS }] {
+        for device in devices() {
+            let device = device.with_exact_sums(false);
+            for (dtype, cuts) in [(Dtype::Bf16, 2), (Dtype::Tf32, 0)] {
+                let (together, fewer) = case.run_products(&device, dtype, false);
+                let (apart, kernels) = case.run_products(&device, dtype, true);
+                same_digits(&device.describe(), &together, &apart);
+                assert_eq!(kernels - fewer, cuts, "{}: {dtype:?}", device.describe());
+            }
+        }
+    }
+}
