@@ -45,12 +45,22 @@ struct Sums {
     int first_row, rows, first_band;
 };
 
+// Who finishes sums: rows of `WIDTH` of them are shared out among `THREADS`. If `IS_LAST`, nothing else needs registers, and
+// a thread finishes as many rows together as it has, of four columns up to six.
+template <int ALL_ROWS, int ALL_WIDTH, int ALL_THREADS, bool IS_LAST_WORK>
+struct Finishing {
+    static const int ROWS = ALL_ROWS, WIDTH = ALL_WIDTH, THREADS = ALL_THREADS;
+    static const bool IS_LAST = IS_LAST_WORK;
+};
+
 // Results of `COUNT` neighbouring columns of each row, one or four, that are loaded and written together; a thread keeps its
-// columns.
-template <int FORMAT, int WIDTH, int DEPTH, int THREADS, bool GATED, int COUNT>
-__device__ __forceinline__ void finish_columns(const Product& call, const Sums<DEPTH>& sums) {
-    const int OUTPUTS = GATED ? WIDTH / 2 : WIDTH, STRIDE = WIDTH + 4, THREADS_OF_ROW = OUTPUTS / COUNT;
-    const int STEP = THREADS / THREADS_OF_ROW, TOGETHER = COUNT == 1 && !GATED ? 16 : 8 / COUNT;
+// columns. What does not depend on the sums is on its way when they `meet()`.
+template <int FORMAT, typename Finishing, int DEPTH, bool GATED, int COUNT, typename Meet>
+__device__ __forceinline__ void finish_columns(const Product& call, const Sums<DEPTH>& sums, Meet meet) {
+    const int WIDTH = Finishing::WIDTH, OUTPUTS = GATED ? WIDTH / 2 : WIDTH, STRIDE = WIDTH + 4;
+    const int THREADS_OF_ROW = OUTPUTS / COUNT, STEP = Finishing::THREADS / THREADS_OF_ROW;
+    const int EACH = (Finishing::ROWS + STEP - 1) / STEP, SOME = COUNT == 1 && !GATED ? 16 : 8 / COUNT;
+    const int TOGETHER = COUNT == 1 || !Finishing::IS_LAST ? SOME : EACH < 6 ? EACH : 6;
     struct alignas(4 * COUNT) Columns {
         float at[COUNT];
     };
@@ -60,7 +70,7 @@ __device__ __forceinline__ void finish_columns(const Product& call, const Sums<D
     int low = GATED ? column / BAND * 2 * BAND + column % BAND : column;
     int band = sums.first_band + low / BAND, place_in_band = band * BAND + column % BAND;
     int output = (GATED ? band / 2 : band) * BAND + column % BAND - call.first_column;
-    if (start >= STEP || band >= call.end_band || output < 0 || output >= call.columns) return;
+    if (start >= STEP || band >= call.end_band || output < 0 || output >= call.columns) return meet();
     Columns scale_low = columns_at(call.column_scale + place_in_band), bias_low = columns_at(call.bias + place_in_band);
     Columns scale_high = scale_low, bias_high = bias_low;
     if (GATED) scale_high = columns_at(call.column_scale + place_in_band + BAND), bias_high = columns_at(call.bias + place_in_band + BAND);
@@ -69,17 +79,24 @@ __device__ __forceinline__ void finish_columns(const Product& call, const Sums<D
     i64 place = (i64)(sums.first_row + start) * call.columns + output, step = (i64)STEP * call.columns;
     float* to = call.output + place;
     const float* residual = call.residual ? call.residual + place : nullptr;
-#pragma unroll 1
-    for (; start < sums.rows; start += STEP * TOGETHER) {
-        // Some rows together, step by step, so that none waits for another.
-        bool inside[TOGETHER];
-        float scale[TOGETHER], lows[TOGETHER * COUNT], highs[TOGETHER * COUNT];
-        Columns residuals[TOGETHER];
+    // Some rows together, step by step, so that none waits for another.
+    bool inside[TOGETHER];
+    Columns residuals[TOGETHER];
+    auto ask = [&] {
 #pragma unroll
         for (int next = 0; next < TOGETHER; next++) {
             inside[next] = start + next * STEP < sums.rows;
-            scale[next] = inside[next] ? scales[next * STEP] : 0.0f;
             residuals[next] = inside[next] && residual ? columns_at(residual + next * step) : Columns{};
+        }
+    };
+    ask();
+    meet();
+#pragma unroll 1
+    while (start < sums.rows) {
+        float scale[TOGETHER], lows[TOGETHER * COUNT], highs[TOGETHER * COUNT];
+#pragma unroll
+        for (int next = 0; next < TOGETHER; next++) {
+            scale[next] = inside[next] ? scales[next * STEP] : 0.0f;
             int here = from + (inside[next] ? next * STEP * STRIDE : 0);
 #pragma unroll
             for (int depth = 0; depth < DEPTH; depth++) {
@@ -116,23 +133,26 @@ __device__ __forceinline__ void finish_columns(const Product& call, const Sums<D
             }
             if (inside[next]) *reinterpret_cast<Columns*>(to + next * step) = results;
         }
+        start += STEP * TOGETHER;
         from += STEP * TOGETHER * STRIDE, scales += STEP * TOGETHER, to += TOGETHER * step;
         if (residual) residual += TOGETHER * step;
+        if (start < sums.rows) ask();
     }
 }
 
-// Turns the sums of a block into its results, `MOST` columns at a time where columns allow.
-template <int FORMAT, int WIDTH, int DEPTH, int THREADS, int MOST>
-__device__ __forceinline__ void finish_rows(const Product& call, const Sums<DEPTH>& sums) {
+// Turns the sums of a block into its results, `MOST` columns at a time where columns allow. All threads `meet()` once: the
+// sums are there then.
+template <int FORMAT, typename Finishing, int MOST, int DEPTH, typename Meet>
+__device__ __forceinline__ void finish_rows(const Product& call, const Sums<DEPTH>& sums, Meet meet) {
     bool together = call.columns % MOST == 0 && call.first_column % MOST == 0;
     if (call.gated && together) {
-        finish_columns<FORMAT, WIDTH, DEPTH, THREADS, true, MOST>(call, sums);
+        finish_columns<FORMAT, Finishing, DEPTH, true, MOST>(call, sums, meet);
     } else if (call.gated) {
-        finish_columns<FORMAT, WIDTH, DEPTH, THREADS, true, 1>(call, sums);
+        finish_columns<FORMAT, Finishing, DEPTH, true, 1>(call, sums, meet);
     } else if (together) {
-        finish_columns<FORMAT, WIDTH, DEPTH, THREADS, false, MOST>(call, sums);
+        finish_columns<FORMAT, Finishing, DEPTH, false, MOST>(call, sums, meet);
     } else {
-        finish_columns<FORMAT, WIDTH, DEPTH, THREADS, false, 1>(call, sums);
+        finish_columns<FORMAT, Finishing, DEPTH, false, 1>(call, sums, meet);
     }
 }
 
@@ -280,10 +300,9 @@ __device__ __forceinline__ void multiply_block(const Product& call) {
         int column = ((across * M + m) * 2 + which / 2) * BAND + lane / 4;
         tile[row * STRIDE + column] = totals[m][n][which];
     }
-    __syncthreads();
     int first_row = first_row_band * BAND, block_rows = rows - first_row < ROWS ? rows - first_row : ROWS;
     Sums<DEPTH> sums = {{}, call.row_scale + first_row, first_row, block_rows, first_band};
 #pragma unroll
     for (int index = 0; index < DEPTH; index++) sums.places[index] = memory + index * ROWS * STRIDE;
-    finish_rows<FORMAT, WIDTH, DEPTH, THREADS, 4>(call, sums);
+    finish_rows<FORMAT, Finishing<ROWS, WIDTH, THREADS, true>, 4>(call, sums, [] { __syncthreads(); });
 }

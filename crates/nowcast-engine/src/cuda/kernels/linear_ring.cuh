@@ -200,9 +200,9 @@ __device__ __forceinline__ void multiply_ring(const RingProduct& ring_call) {
             int column = (warp * 2 + index % 4 / 2) * BAND + lane / 4;
             sums[row * STRIDE + column] = worker.totals[index / 4][index % 4];
         }
-        meet_first_threads<RING_WORKERS>();
         // Four columns at a time would leave no registers for the sums.
-        finish_rows<SPLIT, WIDTH, 1, RING_WORKERS, 1>(call, Sums<1>{{sums}, row_scales, first_row, tile_rows, first_band});
+        Sums<1> finished = {{sums}, row_scales, first_row, tile_rows, first_band};
+        finish_rows<SPLIT, Finishing<ROWS, WIDTH, RING_WORKERS, false>, 1>(call, finished, [] { meet_first_threads<RING_WORKERS>(); });
         meet_first_threads<RING_WORKERS>();
     }
 }

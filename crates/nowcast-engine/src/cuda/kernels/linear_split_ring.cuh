@@ -203,20 +203,22 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
     int own_row = rank * FINISHED_ROWS;
     int own_rows = tile_rows - own_row < FINISHED_ROWS ? tile_rows - own_row : FINISHED_ROWS;
     Sums<DEPTH> sums = {{}, row_scales + own_row, first_row + own_row, own_rows, first_band};
-    if (BLOCKS == 1) {
-        __syncthreads();
-        sums.places[0] = memory;
-    } else {
-        arrive_in_cluster();
-        wait_in_cluster();
+    if (BLOCKS > 1) arrive_in_cluster();
 #pragma unroll
-        for (int depth = 0; depth < DEPTH; depth++) {
-            // Of two blocks, the second has the third part and the fourth.
-            int peer = BLOCKS == 2 && depth > 0 ? 1 : depth, second_place = BLOCKS == 2 && depth == 1;
-            sums.places[depth] = in_peer(memory + (own_row + (second_place ? ROWS : 0)) * STRIDE, peer);
-        }
+    for (int depth = 0; depth < DEPTH; depth++) {
+        // Of two blocks, the second has the third part and the fourth.
+        int peer = BLOCKS == 2 && depth > 0 ? 1 : depth, second_place = BLOCKS == 2 && depth == 1;
+        float* own = memory + (own_row + (second_place ? ROWS : 0)) * STRIDE;
+        sums.places[depth] = BLOCKS == 1 ? own : in_peer(own, peer);
     }
-    finish_rows<FORMAT, WIDTH, DEPTH, SPLIT_THREADS, 4>(call, sums);
+    auto meet = [] {
+        if (BLOCKS > 1) {
+            wait_in_cluster();
+        } else {
+            __syncthreads();
+        }
+    };
+    finish_rows<FORMAT, Finishing<FINISHED_ROWS, WIDTH, SPLIT_THREADS, true>, 4>(call, sums, meet);
     // Nobody leaves while others read its sums.
     if (BLOCKS > 1) {
         arrive_in_cluster();
