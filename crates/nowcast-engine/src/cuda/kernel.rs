@@ -121,7 +121,7 @@ macro_rules! kernels {
 }
 
 kernels! {
-    "linear_narrow.cu": LinearNarrow = "linear_narrow";
+    "linear_narrow.cu": LinearNarrow = "linear_narrow", LinearNarrowMany = "linear_narrow_many";
     "linear_skinny.cu":
         LinearSkinny1By4 = "linear_skinny_1_4", LinearSkinny4By4 = "linear_skinny_4_4",
         LinearSkinny8By4 = "linear_skinny_8_4", LinearSkinny1By8 = "linear_skinny_1_8",

@@ -176,8 +176,12 @@ struct GroupAttention {
     int variates;
     int heads;
     int head_dim;
-    int reserved;
+    // Whether shared memory holds a head of all variates.
+    int staged;
 };
+
+// Values between the variates of a head that is staged, so that their keys lie in different banks.
+#define STAGED_GAP 4
 
 // Grid: inner rows, heads, batch. A warp takes one variate after the other.
 KERNEL(group_attention, GroupAttention, THREADS) {
@@ -186,12 +190,25 @@ KERNEL(group_attention, GroupAttention, THREADS) {
     if ((int)blockIdx.x >= inner || (int)blockIdx.z >= call.live->batch) return;
     int variates = call.variates, head_dim = call.head_dim, width = call.heads * head_dim;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    float* scores = memory + warp * 2 * variates;
+    int staged_stride = 3 * head_dim + STAGED_GAP, staged_values = call.staged ? variates * staged_stride : 0;
+    float* scores = memory + staged_values + warp * 2 * variates;
     int* members = reinterpret_cast<int*>(scores + variates);
     const int* groups = call.groups + (i64)blockIdx.z * variates;
     i64 first_row = (i64)blockIdx.z * variates * inner + blockIdx.x;
     const float* first = call.input + first_row * 3 * width + blockIdx.y * head_dim;
     i64 stride = (i64)inner * 3 * width;
+    int part = width;
+    if (call.staged) {
+        int fours = head_dim / 4;
+        for (int index = threadIdx.x; index < variates * 3 * fours; index += THREADS) {
+            int variate = index / (3 * fours), which = index / fours % 3, component = index % fours * 4;
+            const float* from = first + variate * stride + which * width + component;
+            *reinterpret_cast<float4*>(memory + variate * staged_stride + which * head_dim + component) =
+                *reinterpret_cast<const float4*>(from);
+        }
+        first = memory, stride = staged_stride, part = head_dim;
+        __syncthreads();
+    }
     for (int variate = warp; variate < variates; variate += THREADS / 32) {
         __syncwarp();
         int keys = 0;
@@ -203,7 +220,7 @@ KERNEL(group_attention, GroupAttention, THREADS) {
         __syncwarp();
         const float* query = first + variate * stride;
         for (int key = lane; key < keys; key += 32) {
-            scores[key] = product_in_chains(query, first + members[key] * stride + width, head_dim);
+            scores[key] = product_in_chains(query, first + members[key] * stride + part, head_dim);
         }
         __syncwarp();
         float sum = exponentials(scores, keys);
@@ -212,7 +229,7 @@ KERNEL(group_attention, GroupAttention, THREADS) {
         for (int component = lane; component < head_dim; component += 32) {
             float value = 0.0f;
             for (int key = 0; key < keys; key++) {
-                value = fmaf(scores[key], first[members[key] * stride + 2 * width + component], value);
+                value = fmaf(scores[key], first[members[key] * stride + 2 * part + component], value);
             }
             output[component] = value * inverse;
         }

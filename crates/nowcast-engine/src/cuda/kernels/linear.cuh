@@ -60,7 +60,8 @@ __device__ inline double inverse_root_mean_square(const double* parts, int input
 }
 
 // The square of every sixteenth value from `part` on, in order.
-__device__ inline double part_of_squares(const float* row, int part, int inputs) {
+template <typename Value>
+__device__ inline double part_of_squares(const Value* row, int part, int inputs) {
     double sum = 0.0;
     for (int index = part; index < inputs; index += 16) sum = fma((double)row[index], (double)row[index], sum);
     return sum;

@@ -10,6 +10,19 @@ __device__ inline void write_wide(const Linear& call, i64 row, int column, doubl
     call.output[at] = (float)(call.residual ? (double)call.residual[at] + value : value);
 }
 
+// The results of a lane: the columns of both halves of a panel.
+__device__ inline void write_pair(const Linear& call, i64 row, int panel, int lane, double low, double high, double scale) {
+    const float* bias = call.bias + panel * PANEL;
+    low = low * scale + (double)bias[lane];
+    high = high * scale + (double)bias[lane + HALF_PANEL];
+    if (call.gated) {
+        write_wide(call, row, panel * HALF_PANEL + lane, low / (1.0 + exponential(-low)) * high);
+    } else {
+        write_wide(call, row, panel * PANEL + lane, low);
+        write_wide(call, row, panel * PANEL + lane + HALF_PANEL, high);
+    }
+}
+
 // Grid: blocks of 16 rows, panels. Threads: 16 lanes of two columns each, 16 rows.
 KERNEL_AHEAD(linear_narrow, Linear, 256, 1) {
     SHARED_MEMORY(memory);
@@ -59,15 +72,74 @@ KERNEL_AHEAD(linear_narrow, Linear, 256, 1) {
         low = fma((double)x.w, (double)a.w, low);
         high = fma((double)x.w, (double)b.w, high);
     }
-    if (row >= live_rows) return;
-    double scale = call.has_norm ? scales[row] : 1.0;
-    const float* bias = call.bias + panel * PANEL;
-    low = low * scale + (double)bias[lane];
-    high = high * scale + (double)bias[lane + HALF_PANEL];
-    if (call.gated) {
-        write_wide(call, first + row, panel * HALF_PANEL + lane, low / (1.0 + exponential(-low)) * high);
-    } else {
-        write_wide(call, first + row, panel * PANEL + lane, low);
-        write_wide(call, first + row, panel * PANEL + lane + HALF_PANEL, high);
+    if (row < live_rows) write_pair(call, first + row, panel, lane, low, high, call.has_norm ? scales[row] : 1.0);
+}
+
+#define MANY_ROWS 64
+#define THREAD_ROWS (MANY_ROWS / ROWS)
+
+// Two neighbouring inputs.
+struct alignas(16) WidePair {
+    double first, second;
+};
+
+// The same sums for many rows. Values and weights are widened once, by whoever brings them to shared memory: that takes
+// longer than to multiply them. Grid: blocks of 64 rows, panels. Threads: 16 lanes of two columns each, every sixteenth row.
+KERNEL(linear_narrow_many, Linear, 256) {
+    SHARED_MEMORY(memory);
+    // [padded / 2, PANEL] and [64, padded / 2] pairs, then [64, 16] partial sums and 64 scales.
+    int pairs = call.padded / 2;
+    WidePair* weights = reinterpret_cast<WidePair*>(memory);
+    WidePair* values = weights + pairs * PANEL;
+    double* parts = reinterpret_cast<double*>(values + MANY_ROWS * pairs);
+    double* scales = parts + MANY_ROWS * 16;
+    i64 rows = count(call.rows, call.live);
+    i64 first = (i64)blockIdx.x * MANY_ROWS;
+    if (first >= rows) return;
+    int live_rows = rows - first < MANY_ROWS ? (int)(rows - first) : MANY_ROWS;
+    int panel = call.first_panel + blockIdx.y, groups = call.padded / 4;
+    const float4* from = reinterpret_cast<const float4*>(call.weight) + (i64)panel * groups * PANEL;
+    auto put = [](WidePair* to, int step, const float4& four) {
+        to[0] = {(double)four.x, (double)four.y};
+        to[step] = {(double)four.z, (double)four.w};
+    };
+#pragma unroll 4
+    for (int index = threadIdx.x; index < groups * PANEL; index += 256) {
+        put(weights + index / PANEL * 2 * PANEL + index % PANEL, PANEL, from[index]);
+    }
+#pragma unroll 4
+    for (int index = threadIdx.x; index < MANY_ROWS * groups; index += 256) {
+        int row = index / groups, group = index % groups;
+        float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (row < live_rows) four = four_inputs(call.input + (first + row) * call.inputs, group * 4, call.inputs);
+        put(values + row * pairs + group * 2, 1, four);
+    }
+    __syncthreads();
+    int lane = threadIdx.x % 16, own_row = threadIdx.x / 16;
+    if (call.has_norm) {
+        for (int row = own_row; row < MANY_ROWS; row += ROWS) {
+            parts[row * 16 + lane] = part_of_squares(&values[row * pairs].first, lane, call.inputs);
+        }
+        __syncthreads();
+        if (threadIdx.x < MANY_ROWS) {
+            scales[threadIdx.x] = inverse_root_mean_square(parts + threadIdx.x * 16, call.inputs, call.epsilon);
+        }
+        __syncthreads();
+    }
+    double low[THREAD_ROWS] = {}, high[THREAD_ROWS] = {};
+#pragma unroll 4
+    for (int pair = 0; pair < pairs; pair++) {
+        WidePair a = weights[pair * PANEL + lane], b = weights[pair * PANEL + lane + HALF_PANEL];
+#pragma unroll
+        for (int index = 0; index < THREAD_ROWS; index++) {
+            WidePair x = values[(own_row + index * ROWS) * pairs + pair];
+            low[index] = fma(x.second, a.second, fma(x.first, a.first, low[index]));
+            high[index] = fma(x.second, b.second, fma(x.first, b.first, high[index]));
+        }
+    }
+#pragma unroll
+    for (int index = 0; index < THREAD_ROWS; index++) {
+        int row = own_row + index * ROWS;
+        if (row < live_rows) write_pair(call, first + row, panel, lane, low[index], high[index], call.has_norm ? scales[row] : 1.0);
     }
 }

@@ -36,7 +36,7 @@ argument! {
     /// `GroupAttention` in attention.cu.
     GroupAttentionArgument {
         input: u64, groups: u64, output: u64, live: u64, inner: KernelRows,
-        variates: i32, heads: i32, head_dim: i32, reserved: i32,
+        variates: i32, heads: i32, head_dim: i32, staged: i32,
     }
 }
 
@@ -45,6 +45,10 @@ const TILE_ROWS: usize = 8;
 const THREADS: usize = 128;
 /// Shared memory that leaves a multiprocessor room for a second block.
 const COMFORTABLE_BYTES: usize = 96 * 1024;
+
+/// Shared memory for a head of all variates, and the gap behind each; `STAGED_GAP` in attention.cu.
+const MOST_STAGED_BYTES: usize = 32 * 1024;
+const STAGED_GAP: usize = 4;
 
 /// Tokens of a context that is staged whole.
 const MOST_STAGED_TOKENS: usize = 64;
@@ -246,6 +250,8 @@ impl Recorder<'_> {
 
     pub(super) fn attend_group(&mut self, op: &AttendGroup) -> Result<()> {
         let head_dim = op.output.width / op.heads;
+        let staged_bytes = op.variates * (3 * head_dim + STAGED_GAP) * 4;
+        let is_staged = head_dim.is_multiple_of(4) && staged_bytes <= MOST_STAGED_BYTES;
         let argument = GroupAttentionArgument {
             input: self.at(op.qkv),
             groups: self.at(op.groups),
@@ -255,10 +261,10 @@ impl Recorder<'_> {
             variates: int(op.variates)?,
             heads: int(op.heads)?,
             head_dim: int(head_dim)?,
-            reserved: 0,
+            staged: is_staged.into(),
         };
         let grid = [self.most(op.inner)?, op.heads, self.plan.capacity().batch];
-        let shared_bytes = THREADS / 32 * 2 * op.variates * 4;
+        let shared_bytes = THREADS / 32 * 2 * op.variates * 4 + if is_staged { staged_bytes } else { 0 };
         let shape = Shape { grid, threads: THREADS, shared_bytes };
         self.launch("AttendGroup", Kernel::GroupAttention, shape, argument)
     }

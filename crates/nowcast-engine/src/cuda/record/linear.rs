@@ -24,8 +24,9 @@ argument! {
 
 /// Rows up to which weights are streamed rather than tiled.
 const MOST_SKINNY_ROWS: usize = 16;
-/// Rows of a block of the narrow kernel.
+/// Rows of a block of the narrow kernels, for few rows and for many: `ROWS` and `MANY_ROWS` in linear_narrow.cu.
 const NARROW_ROWS: usize = 16;
+const MANY_NARROW_ROWS: usize = 64;
 /// Rows and panels of a tile.
 const TILE: (usize, usize) = (64, 2);
 /// Rows of a tile of one panel whose depth is shared out.
@@ -76,9 +77,8 @@ impl Recorder<'_> {
         };
         const NAME: &str = "Linear";
         if linear.is_narrow() {
-            let shared_bytes = NARROW_ROWS * (linear.padded * 4 + 17 * 8) + 16 + linear.padded * PANEL * 4;
-            let shape = Shape { grid: [most.div_ceil(NARROW_ROWS), panels, 1], threads: 256, shared_bytes };
-            return self.launch(NAME, Kernel::LinearNarrow, shape, argument);
+            let (kernel, shape) = self.narrow(linear, most, panels);
+            return self.launch(NAME, kernel, shape, argument);
         }
         if let Some((kernel, shape)) = self.skinny(linear, most, panels, op.norm_epsilon.is_some()) {
             return self.launch(NAME, kernel, shape, argument);
@@ -103,6 +103,20 @@ impl Recorder<'_> {
             return self.launch(NAME, Kernel::LinearSplit, shape, argument);
         }
         self.launch(NAME, Kernel::LinearTiled, Shape { grid, threads: 128, shared_bytes: 0 }, argument)
+    }
+
+    /// The kernel that sums in f64. No choice here changes a digit.
+    fn narrow(&self, linear: &Panels, most: usize, panels: usize) -> (Kernel, Shape) {
+        let machine = &self.weights.machine;
+        let shape =
+            |rows: usize, shared_bytes| Shape { grid: [most.div_ceil(rows), panels, 1], threads: 256, shared_bytes };
+        let many = MANY_NARROW_ROWS * (linear.padded + 17) * 8 + linear.padded * PANEL * 8;
+        if most.div_ceil(MANY_NARROW_ROWS) * panels >= machine.multiprocessors() && many <= machine.most_shared_bytes()
+        {
+            return (Kernel::LinearNarrowMany, shape(MANY_NARROW_ROWS, many));
+        }
+        let few = NARROW_ROWS * (linear.padded * 4 + 17 * 8) + 16 + linear.padded * PANEL * 4;
+        (Kernel::LinearNarrow, shape(NARROW_ROWS, few))
     }
 
     /// The kernel that streams weights past few rows, if it suits. No choice here changes a digit.
