@@ -384,11 +384,29 @@ fn rows_cut_for_the_next_product_have_the_same_digits() {
 #[test]
 fn sizes_at_the_ends_of_f32() {
     for size in [1e-30, 1e30] {
-        compare(&Product { size, ..Product::new(Dtype::F32, 320, 24, 1) }, &[(4, 4), (20, 20)]);
-        compare(
-            &Product { size, norm_epsilon: Some(0.0), ..Product::new(Dtype::F32, 320, 24, 1) },
-            &[(4, 4), (20, 20)],
-        );
+        for dtype in DTYPES {
+            compare(&Product { size, ..Product::new(dtype, 320, 24, 1) }, &[(4, 4), (20, 20)]);
+        }
+        for dtype in [Dtype::F32, Dtype::Tf32] {
+            let normed = Product { size, norm_epsilon: Some(0.0), ..Product::new(dtype, 320, 24, 1) };
+            compare(&normed, &[(4, 4), (20, 20)]);
+        }
+    }
+}
+
+/// bf16 has no powers of two for rows, so f32 has to hold the squares that a norm sums.
+#[test]
+fn squares_beyond_f32_are_no_zeros_in_bf16() {
+    let normed =
+        |size, capacity| Product { size, norm_epsilon: Some(0.0), ..Product::new(Dtype::Bf16, 320, 24, capacity) };
+    for size in [1e-14, 1e14] {
+        compare(&normed(size, 1), &[(4, 4), (20, 20)]);
+    }
+    for rows in [4, 20] {
+        for device in devices() {
+            let results = normed(1e30, rows).run(&device, rows);
+            assert!(results.iter().all(|result| !result.is_finite()), "{rows} rows: {results:?}");
+        }
     }
 }
 

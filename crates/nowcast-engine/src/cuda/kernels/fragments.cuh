@@ -34,6 +34,8 @@ struct Pieces {
     static const int ROUNDS = FORMAT == SPLIT ? 3 : 2;
     // Links that are not parted, and the most that one chain covers.
     static const int TOGETHER = FORMAT == SPLIT ? 1 : 2, CHAIN = FORMAT == SPLIT ? 1 : 8;
+    // Whether rows are scaled by powers of two; bf16 has the exponents of f32.
+    static const bool IS_SCALED = FORMAT != BRAIN;
 };
 
 struct Product {
@@ -186,6 +188,7 @@ __device__ __forceinline__ Cut cut_values(const float4& four, float factor, floa
 // scales can be asked for after the next barrier. GROUPED writes the order of warpgroups (linear_warpgroup.cuh).
 template <int FORMAT, bool GROUPED>
 struct BandCutter {
+    static const bool IS_SCALED = Pieces<FORMAT>::IS_SCALED;
     const float* row;
     uint4* band;
     BandShare* share;
@@ -248,11 +251,13 @@ struct BandCutter {
         float4 kept[KEPT];
 #pragma unroll
         for (int index = 0; index < KEPT; index++) kept[index] = load(warp + BAND * index);
+        if constexpr (IS_SCALED) {
 #pragma unroll 2
-        for (int step = warp + BAND * KEPT; step <= last; step += BAND) widen(load(step));
+            for (int step = warp + BAND * KEPT; step <= last; step += BAND) widen(load(step));
 #pragma unroll
-        for (int index = 0; index < KEPT; index++) widen(kept[index]);
-        agree();
+            for (int index = 0; index < KEPT; index++) widen(kept[index]);
+            agree();
+        }
 #pragma unroll
         for (int index = 0; index < KEPT; index++) {
             if (warp + BAND * index < steps) cut(warp + BAND * index, kept[index]);
@@ -265,9 +270,11 @@ struct BandCutter {
     // Any rows, value by value.
     __device__ __forceinline__ void run_ragged() {
         auto four = [&](int step) { return four_inputs(row, step * 16 + quarter * 4, inputs); };
+        if constexpr (IS_SCALED) {
 #pragma unroll 1
-        for (int step = warp; step < steps; step += BAND) widen(four(step));
-        agree();
+            for (int step = warp; step < steps; step += BAND) widen(four(step));
+            agree();
+        }
 #pragma unroll 1
         for (int step = warp; step < steps; step += BAND) cut(step, four(step));
         end();
@@ -289,17 +296,20 @@ __device__ __forceinline__ void cut_band(const float* rows, int live_rows, int i
     }
 }
 
-// What the results of a row are multiplied by: the power of two that its values were divided by, and the inverse root
-// mean square, if there is a norm.
+// What the results of a row are multiplied by: the power of two that its values were divided by, if any, and the inverse
+// root mean square, if there is a norm.
+template <int FORMAT>
 __device__ inline float scale_of_row(const BandShare& share, int place, double inverse_inputs, int has_norm, float epsilon) {
     float largest = 0.0f, squares = 0.0f;
 #pragma unroll
     for (int warp = 0; warp < BAND; warp++) {
-        largest = fmaxf(largest, share.largest[place][warp]);
+        if (Pieces<FORMAT>::IS_SCALED) largest = fmaxf(largest, share.largest[place][warp]);
         squares += share.squares[place][warp];
     }
-    int exponent = exponent_of(largest);
+    int exponent = Pieces<FORMAT>::IS_SCALED ? exponent_of(largest) : LARGEST_EXPONENT;
     if (!has_norm) return power_of_two(exponent - LARGEST_EXPONENT);
+    // Squares beyond f32, which only values without a power of two have, must not end as zeros.
+    if (!Pieces<FORMAT>::IS_SCALED && isinf(squares)) return squares;
     // Of the scaled values, whose squares are larger by the square of the factor.
     double factor = (double)power_of_two(LARGEST_EXPONENT - exponent);
     return (float)rsqrt((double)squares * inverse_inputs + (double)epsilon * (factor * factor));

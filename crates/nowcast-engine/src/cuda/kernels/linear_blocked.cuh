@@ -33,7 +33,7 @@ __device__ __forceinline__ void cut_rows(const RowFragments& call) {
     cut_band<FORMAT, GROUPED>(call.input + first * call.inputs, rows, call.inputs, call.links, band, &share);
     __syncthreads();
     if ((int)threadIdx.x < rows) {
-        call.row_scale[first + threadIdx.x] = scale_of_row(share, threadIdx.x, 1.0 / call.inputs, call.has_norm, call.epsilon);
+        call.row_scale[first + threadIdx.x] = scale_of_row<FORMAT>(share, threadIdx.x, 1.0 / call.inputs, call.has_norm, call.epsilon);
     }
 }
 

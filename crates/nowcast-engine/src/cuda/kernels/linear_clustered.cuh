@@ -13,6 +13,7 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
 #ifdef HAS_CLUSTERS
     const int LINK_SIZE = Pieces<FORMAT>::COUNT * 32, RESULTS = BAND * BAND;
     SHARED_MEMORY(memory);
+    const bool IS_SCALED = Pieces<FORMAT>::IS_SCALED;
     int clusters = gridDim.x / CLUSTER, own_part = blockIdx.x % CLUSTER;
     Share share(call, blockIdx.x / CLUSTER, clusters);
     int all_units = (call.end_band - call.first_band) / share.bands;
@@ -57,10 +58,12 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
     RowCutter<FORMAT> cutter(call.input + start * LINK, call.inputs, links, values, stage);
     if (warp < rows) {
         cutter.read();
-        if (cutter.lane < CLUSTER) *in_peer(largest + own_part * BAND + warp, cutter.lane) = cutter.largest;
+        if (IS_SCALED && cutter.lane < CLUSTER) *in_peer(largest + own_part * BAND + warp, cutter.lane) = cutter.largest;
     }
-    arrive_in_cluster();
-    wait_in_cluster();
+    if (IS_SCALED) {
+        arrive_in_cluster();
+        wait_in_cluster();
+    }
     auto largest_of_row = [&](int which) {
         float value = largest[which];
 #pragma unroll
@@ -68,7 +71,7 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
         return value;
     };
     if (warp < rows) {
-        cutter.largest = largest_of_row(warp);
+        if (IS_SCALED) cutter.largest = largest_of_row(warp);
         cutter.cut_all();
     }
     wait_for_block_copy(arrived);
@@ -113,7 +116,7 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
         for (int part = 1; part < PARTS; part++) sum += place[part * most_bands * RESULTS];
         return sum;
     };
-    float scale = power_of_two(exponent_of(largest_of_row(row)) - LARGEST_EXPONENT);
+    float scale = IS_SCALED ? power_of_two(exponent_of(largest_of_row(row)) - LARGEST_EXPONENT) : 1.0f;
 #pragma unroll 1
     for (int slot = own_slot; unit_of(slot) < share.units; slot += BAND_THREADS / RESULTS) {
         if (slot != own_slot) load(slot), prepare(slot);

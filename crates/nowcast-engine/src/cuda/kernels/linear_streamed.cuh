@@ -64,12 +64,12 @@ struct RowCutter {
     }
 
     __device__ __forceinline__ void widen(const float4& four) {
-        largest = fmaxf(largest, fmaxf(fmaxf(fabsf(four.x), fabsf(four.y)), fmaxf(fabsf(four.z), fabsf(four.w))));
+        if (Pieces<FORMAT>::IS_SCALED) largest = fmaxf(largest, fmaxf(fmaxf(fabsf(four.x), fabsf(four.y)), fmaxf(fabsf(four.z), fabsf(four.w))));
     }
 
     // From the largest value of the row.
     __device__ __forceinline__ void choose_factor() {
-        factor = power_of_two(LARGEST_EXPONENT - exponent_of(largest));
+        factor = Pieces<FORMAT>::IS_SCALED ? power_of_two(LARGEST_EXPONENT - exponent_of(largest)) : 1.0f;
     }
 
     __device__ __forceinline__ void cut(int step, const float4& four) {
@@ -107,7 +107,7 @@ struct RowCutter {
         wait_for_copies<0>();
 #pragma unroll 4
         for (int step = lane / 4 + FIRST; step <= last; step += BAND) widen(*reinterpret_cast<const float4*>(own(step)));
-        largest = largest_of_warp(largest);
+        if (Pieces<FORMAT>::IS_SCALED) largest = largest_of_warp(largest);
     }
 
     __device__ __forceinline__ void cut_all() {
@@ -125,8 +125,10 @@ struct RowCutter {
     // Rows that do not end with a link, value by value.
     __device__ __forceinline__ void run_ragged() {
 #pragma unroll 1
-        for (int step = lane / 4; step <= last; step += BAND) widen(four_inputs(row, step * 16 + lane % 4 * 4, inputs));
-        largest = largest_of_warp(largest);
+        for (int step = lane / 4; step <= last && Pieces<FORMAT>::IS_SCALED; step += BAND) {
+            widen(four_inputs(row, step * 16 + lane % 4 * 4, inputs));
+        }
+        if (Pieces<FORMAT>::IS_SCALED) largest = largest_of_warp(largest);
         choose_factor();
 #pragma unroll 1
         for (int step = lane / 4; step <= last; step += BAND) cut(step, four_inputs(row, step * 16 + lane % 4 * 4, inputs));
@@ -320,7 +322,7 @@ __device__ __forceinline__ void stream_weights(const Product& call, const Share&
         return sum;
     };
     int row = threadIdx.x / BAND % BAND;
-    float scale = row < rows ? scale_of_row(head->rows, row, inverse_inputs, call.has_norm, call.epsilon) : 0.0f;
+    float scale = row < rows ? scale_of_row<FORMAT>(head->rows, row, inverse_inputs, call.has_norm, call.epsilon) : 0.0f;
     finisher.finish(rows, scale, own, total);
 }
 

@@ -191,6 +191,7 @@ inline double __longlong_as_double(long long value) {
     return same_bits<double>(value);
 }
 using std::isfinite;
+using std::isinf;
 inline double rsqrt(double value) {
     return 1.0 / std::sqrt(value);
 }
