@@ -63,6 +63,7 @@ __device__ __forceinline__ void multiply_wide(const RingProduct& ring_call) {
     auto first_band_of = [&](int tile) { return call.first_band + tile % across * WEIGHT_BANDS; };
     if (warp >= WARPS) {
         give_registers_up<24>();
+        if (threadIdx.x == RING_WORKERS) expect_map(ring_call.values);
         if (threadIdx.x > RING_WORKERS) return wait_for_previous();
         auto send_weights = [&](int stage, int turn, int tile) {
             expect_bytes(full + stage, BANDS * STAGE_BAND * 16);

@@ -47,6 +47,11 @@ __device__ __forceinline__ void wait_for_phase(u64* barrier, u32 parity) {
         : "memory");
 }
 
+// Asks for a map before its first box is.
+__device__ __forceinline__ void expect_map(const Map& map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
 // A box of a matrix on its way, from a word of a row and from a row on; zeros where it reaches beyond the matrix.
 __device__ __forceinline__ void send_box(void* to, const Map& map, int word, int row, u64* barrier) {
     asm volatile(

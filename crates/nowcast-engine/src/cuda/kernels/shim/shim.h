@@ -298,6 +298,8 @@ inline void expect_bytes(unsigned long long* barrier, unsigned bytes) {
 inline void wait_for_phase(unsigned long long* barrier, unsigned parity) {
     shim::phase(reinterpret_cast<shim::Phase*>(barrier), parity);
 }
+template <typename Map>
+inline void expect_map(const Map&) {}
 // The words of `Map` in machine.rs: address, words of a row, rows, words and rows of a box.
 template <typename Map>
 inline void send_box(void* to, const Map& map, int word, int row, unsigned long long* barrier) {
