@@ -294,6 +294,14 @@ fn many_heads_and_series() {
     compare(Case { capacity: 68, context: 68, tokens: 3, ..many });
 }
 
+/// More blocks than find room at once: those of contexts of one chunk take more rows.
+#[test]
+fn many_rows_over_one_chunk() {
+    let many = Case { heads: 15, head_dim: 36, series: 12, capacity: 40, context: 33, ..PLAIN };
+    compare(many);
+    compare(Case { heads: 8, series: 3, tokens: 11, hidden: 5, dtype: Dtype::Bf16, ..many });
+}
+
 #[test]
 fn beside_narrow_products() {
     compare(Case { dtype: Dtype::Tf32, ..WIDE });

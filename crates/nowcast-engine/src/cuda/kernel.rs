@@ -133,11 +133,13 @@ kernels! {
         AppendOwn = "append_own", AppendContext = "append_context";
     // CHUNK_KERNELS in attention_kernels.cuh.
     "attention_f32.cu":
-        Attend64By1 = "attend_64_1_f32", Attend64By2 = "attend_64_2_f32", Attend64By4 = "attend_64_4_f32",
+        Attend64Whole = "attend_64_whole_f32", Attend64By1 = "attend_64_1_f32", Attend64By2 = "attend_64_2_f32",
+        Attend64By4 = "attend_64_4_f32",
         Attend128By2 = "attend_128_2_f32", Attend256By2 = "attend_256_2_f32", AttendFew64 = "attend_few_64_f32",
         AttendFew128 = "attend_few_128_f32", AttendFew256 = "attend_few_256_f32";
     "attention_half.cu":
-        HalfAttend64By1 = "attend_64_1_half", HalfAttend64By2 = "attend_64_2_half", HalfAttend64By4 = "attend_64_4_half",
+        HalfAttend64Whole = "attend_64_whole_half", HalfAttend64By1 = "attend_64_1_half",
+        HalfAttend64By2 = "attend_64_2_half", HalfAttend64By4 = "attend_64_4_half",
         HalfAttend128By2 = "attend_128_2_half", HalfAttend256By2 = "attend_256_2_half",
         HalfAttendFew64 = "attend_few_64_half", HalfAttendFew128 = "attend_few_128_half",
         HalfAttendFew256 = "attend_few_256_half";

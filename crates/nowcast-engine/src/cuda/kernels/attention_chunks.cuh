@@ -312,6 +312,18 @@ struct ChunkAttention {
         }
     }
 
+    // One chunk for this sharer: its keys are on their way in `pairs`. What it comes to is there when all have met.
+    __device__ __forceinline__ void go_through(const Window& window, int first, int hidden, Pairs* pairs) const {
+        float scores[TILES][2][4];
+        score(pairs, scores);
+        load_values(0, pairs);
+        leave_tops(window, first, hidden, scores);
+        __syncthreads();
+        weigh(scores);
+        __syncthreads();
+        add_values(pairs);
+    }
+
     // Waits until all sharers are here.
     __device__ __forceinline__ static void meet() {
         if (BLOCKS == 1) __syncthreads();

@@ -52,12 +52,13 @@ __device__ __forceinline__ void finish_few_rows(const Block& block, i64 first_ro
 }
 
 // Merges own keys, `COUNT` at a time, into answers that have been put by, and writes them: those of a thread's rows from
-// `first` on, `BATCH` rows at a time. So many are live.
+// `first` on, up to `BATCH` rows at a time. So many are live.
 template <int COUNT, int BATCH, typename Block>
 __device__ __forceinline__ void finish_rows(const Block& block, i64 first_row, int head, int first, int rows) {
     const int GROUPS = Block::OWN_GROUPS, OWNED = Block::OWNED;
     const Attention& call = block.call;
-    const int TOGETHER = BATCH < OWNED ? BATCH : OWNED;
+    const int MOST = BATCH < OWNED ? BATCH : OWNED, TOGETHER = OWNED % MOST == 0 ? MOST : MOST - 1;
+    static_assert(OWNED % TOGETHER == 0, "a thread's rows in whole batches");
     int hidden = call.hidden - block.context, most = own_keys(call);
 #pragma unroll 1
     for (int row = first; row < first + OWNED; row += TOGETHER) {

@@ -4,8 +4,9 @@
 #include "attention_append.cuh"
 #include "attention_finish.cuh"
 
-// The rows of a block: chunk by chunk through the context, then through their own keys.
-template <int FORMAT, int TILES, int SHARERS, int GROUPS, int BLOCKS>
+// The rows of a block: chunk by chunk through the context, then through their own keys. If the context `IS_CHUNK`, one of
+// them at most, answers need no registers while others are gone through.
+template <int FORMAT, int TILES, int SHARERS, int GROUPS, int BLOCKS, bool IS_CHUNK>
 __device__ __forceinline__ void attend_chunks(const Attention& call) {
     typedef ChunkAttention<FORMAT, TILES, SHARERS, GROUPS, BLOCKS> Block;
     const int ROWS = Block::ROWS, OWNED = Block::OWNED;
@@ -35,37 +36,42 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     }
     block.cut_queries(first_row, head, rows);
     if (is_first) expect_own_keys<Block>(call, first_row, head, rows);
-    Answer<GROUPS> answers[OWNED];
-#pragma unroll
-    for (int index = 0; index < OWNED; index++) clear(&answers[index]);
     int own_row = threadIdx.x / LANES * OWNED;
     bool owns = own_row < ROWS && is_first;
     __syncthreads();
+    if constexpr (IS_CHUNK) {
+        if (block.start < common) block.go_through(window, first, hidden, &pairs);
+        __syncthreads();
 #pragma unroll 1
-    for (int round = first_chunk; round < common; round += Block::ROUND) {
-        float scores[TILES][2][4];
-        block.score(&pairs, scores);
-        block.load_values(0, &pairs);
-        block.leave_tops(window, first, hidden, scores);
-        __syncthreads();
-        block.weigh(scores);
-        __syncthreads();
-        block.add_values(&pairs);
-        int next = block.start + Block::ROUND;
-        if (GROUPS == 1 && round + Block::ROUND < common) block.load_keys(next, 0, &pairs);
-        block.meet();
+        for (int row = own_row; row < own_row + OWNED; row++) {
+            Answer<GROUPS> answer;
+            clear(&answer);
+            block.merge_chunks(row, &answer);
+            block.put_by(row, answer);
+        }
+    } else {
+        Answer<GROUPS> answers[OWNED];
+#pragma unroll
+        for (int index = 0; index < OWNED; index++) clear(&answers[index]);
+#pragma unroll 1
+        for (int round = first_chunk; round < common; round += Block::ROUND) {
+            block.go_through(window, first, hidden, &pairs);
+            int next = block.start + Block::ROUND;
+            if (GROUPS == 1 && round + Block::ROUND < common) block.load_keys(next, 0, &pairs);
+            block.meet();
+#pragma unroll
+            for (int index = 0; index < OWNED; index++) {
+                if (owns) block.merge_chunks(own_row + index, &answers[index]);
+            }
+            // Nobody overwrites or leaves what others still read.
+            if (BLOCKS > 1) block.meet();
+            block.start = next;
+        }
+        if (!is_first) return;
 #pragma unroll
         for (int index = 0; index < OWNED; index++) {
-            if (owns) block.merge_chunks(own_row + index, &answers[index]);
+            if (owns) block.put_by(own_row + index, answers[index]);
         }
-        // Nobody overwrites or leaves what others still read.
-        if (BLOCKS > 1) block.meet();
-        block.start = next;
-    }
-    if (!is_first) return;
-#pragma unroll
-    for (int index = 0; index < OWNED; index++) {
-        if (owns) block.put_by(own_row + index, answers[index]);
     }
     if (TILES == 1) {
         __syncthreads();
@@ -86,29 +92,32 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
 // Blocks that share the chunks of a few rows.
 #define FEW_BLOCKS 4
 
-// Named by the most components of a head and by the chunks that a block goes through at once.
+// Named by the most components of a head and by the chunks that a block goes through at once, or the whole context in one.
 #define CHUNK_KERNELS(name, FORMAT)                                                                                    \
     KERNEL_AHEAD(attend_64_1_##name, Attention, CHUNK_THREADS, 4) {                                                    \
-        attend_chunks<FORMAT, 2, 1, 1, 1>(call);                                                                       \
+        attend_chunks<FORMAT, 2, 1, 1, 1, false>(call);                                                                \
+    }                                                                                                                  \
+    KERNEL_AHEAD(attend_64_whole_##name, Attention, CHUNK_THREADS, 4) {                                                \
+        attend_chunks<FORMAT, 3, 1, 1, 1, true>(call);                                                                 \
     }                                                                                                                  \
     KERNEL_AHEAD(attend_64_2_##name, Attention, 2 * CHUNK_THREADS, 2) {                                                \
-        attend_chunks<FORMAT, 2, 2, 1, 1>(call);                                                                       \
+        attend_chunks<FORMAT, 2, 2, 1, 1, false>(call);                                                                \
     }                                                                                                                  \
     KERNEL_AHEAD(attend_64_4_##name, Attention, 4 * CHUNK_THREADS, 1) {                                                \
-        attend_chunks<FORMAT, 2, 4, 1, 1>(call);                                                                       \
+        attend_chunks<FORMAT, 2, 4, 1, 1, false>(call);                                                                \
     }                                                                                                                  \
     KERNEL_AHEAD(attend_128_2_##name, Attention, 2 * CHUNK_THREADS, 1) {                                               \
-        attend_chunks<FORMAT, 1, 2, 2, 1>(call);                                                                       \
+        attend_chunks<FORMAT, 1, 2, 2, 1, false>(call);                                                                \
     }                                                                                                                  \
     KERNEL_AHEAD(attend_256_2_##name, Attention, 2 * CHUNK_THREADS, 1) {                                               \
-        attend_chunks<FORMAT, 1, 2, 4, 1>(call);                                                                       \
+        attend_chunks<FORMAT, 1, 2, 4, 1, false>(call);                                                                \
     }                                                                                                                  \
     KERNEL_IN_CLUSTER(attend_few_64_##name, Attention, 2 * CHUNK_THREADS, 2, FEW_BLOCKS) {                             \
-        attend_chunks<FORMAT, 1, 2, 1, FEW_BLOCKS>(call);                                                              \
+        attend_chunks<FORMAT, 1, 2, 1, FEW_BLOCKS, false>(call);                                                       \
     }                                                                                                                  \
     KERNEL_IN_CLUSTER(attend_few_128_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_BLOCKS) {                            \
-        attend_chunks<FORMAT, 1, 2, 2, FEW_BLOCKS>(call);                                                              \
+        attend_chunks<FORMAT, 1, 2, 2, FEW_BLOCKS, false>(call);                                                       \
     }                                                                                                                  \
     KERNEL_IN_CLUSTER(attend_few_256_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_BLOCKS) {                            \
-        attend_chunks<FORMAT, 1, 2, 4, FEW_BLOCKS>(call);                                                              \
+        attend_chunks<FORMAT, 1, 2, 4, FEW_BLOCKS, false>(call);                                                       \
     }

@@ -57,11 +57,16 @@ macro_rules! chunked_kernels {
     };
 }
 
+/// Tiles of a block whose answers find registers beside a chunk, and such blocks on a multiprocessor.
+const FEW_TILES: usize = 2;
+const BLOCKS_AT_ONCE: usize = 4;
+
 /// The first that suits is taken.
 const KERNELS: &[ChunkedKernel] = chunked_kernels! {
     AttendFew64 HalfAttendFew64: 64, 1, 2, 4;
     Attend64By4 HalfAttend64By4: 64, 2, 4, 1;
     Attend64By2 HalfAttend64By2: 64, 2, 2, 1;
+    Attend64Whole HalfAttend64Whole: 64, 3, 1, 1;
     Attend64By1 HalfAttend64By1: 64, 2, 1, 1;
     AttendFew128 HalfAttendFew128: 128, 1, 2, 4;
     Attend128By2 HalfAttend128By2: 128, 1, 2, 1;
@@ -74,10 +79,20 @@ impl ChunkedKernel {
         [extent.rows.div_ceil(self.tiles * TILE_ROWS) * self.blocks, extent.heads, extent.series]
     }
 
-    /// As many chunks at once as there are, but no more than keep the GPU busy.
+    fn blocks(&self, extent: &ChunkedExtent) -> usize {
+        self.grid(extent).iter().product()
+    }
+
+    /// As many chunks at once as there are, but no more than keep the GPU busy; more rows for each block where there are too
+    /// many of them.
     fn suits(&self, extent: &ChunkedExtent, multiprocessors: usize) -> bool {
-        let blocks: usize = self.grid(extent).iter().product();
+        let blocks = self.blocks(extent);
         match (self.blocks, self.sharers) {
+            // A context of one chunk, and more blocks of fewer rows than find room at once.
+            (1, 1) if self.tiles > FEW_TILES => {
+                let smaller = Self { tiles: FEW_TILES, ..*self };
+                extent.chunks == 1 && smaller.blocks(extent) > BLOCKS_AT_ONCE * multiprocessors
+            }
             (1, 4) => blocks <= multiprocessors,
             // Two such blocks find room on a multiprocessor.
             (1, 2) if self.components == 64 => extent.chunks > 1 && blocks <= 2 * multiprocessors,
