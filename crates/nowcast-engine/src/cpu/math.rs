@@ -3,7 +3,7 @@
 use super::vector::Vector;
 
 /// 1.5 * 2^23: added to a number below 2^22 it rounds that to an integer held in the low bits.
-const ROUNDER: f32 = 12_582_912.0;
+pub(super) const ROUNDER: f32 = 12_582_912.0;
 /// ln 2 in two parts; the first has nine significant bits, so its product with a small integer is exact.
 const LN_2_HIGH: f32 = 355.0 / 512.0;
 const LN_2_LOW: f32 = -0.000_212_194_44;
@@ -27,10 +27,7 @@ pub(crate) fn exp<V: Vector>(x: V) -> V {
         sum = sum.mul_add(rest, V::splat(coefficient));
     }
     let sum = rest.mul(rest).mul_add(sum, rest).add(V::splat(1.0));
-    // In two factors, so that neither leaves the range of exponents where the result does not.
-    let half = exponent.mul_add(V::splat(0.5), rounder);
-    let other = exponent.sub(half.sub(rounder)).add(rounder);
-    sum.mul(half.power_of_two()).mul(other.power_of_two())
+    sum.times_power_of_two(exponent)
 }
 
 /// x / (1 + e^-x), the sigmoid linear unit.

@@ -102,6 +102,12 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
+    fn times_power_of_two(self, exponent: Self) -> Self {
+        // SAFETY: see the impl.
+        Self(unsafe { _mm512_scalef_ps(self.0, exponent.0) })
+    }
+
+    #[inline(always)]
     fn halves(self) -> [Self; 2] {
         // SAFETY: see the impl.
         unsafe {

@@ -3,6 +3,7 @@
 //! Values of the types that implement [`Vector`] are made only inside [`super::detect::InstructionSet::dispatch`],
 //! which knows that the processor has the instructions; that is what makes the arithmetic below safe to call.
 
+use super::math::ROUNDER;
 use half::f16;
 
 mod half_floats;
@@ -88,6 +89,15 @@ pub(crate) trait Vector: Copy {
     fn at_most(self, bound: Self) -> Self;
     /// 2^n for a lane that holds 1.5 * 2^23 + n, for an integer n in -126..=127.
     fn power_of_two(self) -> Self;
+    /// `self * 2^exponent` with one rounding, for numbers around 1 and integers in -252..=254.
+    #[inline(always)]
+    fn times_power_of_two(self, exponent: Self) -> Self {
+        // In two factors, so that neither leaves the range of exponents where the result does not.
+        let rounder = Self::splat(ROUNDER);
+        let half = exponent.mul_add(Self::splat(0.5), rounder);
+        let other = exponent.sub(half.sub(rounder)).add(rounder);
+        self.mul(half.power_of_two()).mul(other.power_of_two())
+    }
     /// The two bf16 that share each lane, the upper one first.
     fn halves(self) -> [Self; 2];
     /// Writes the nearest f16 of every lane, ties to even: two to a word of 32 bits, the first below.
