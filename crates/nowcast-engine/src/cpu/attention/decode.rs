@@ -159,6 +159,7 @@ impl Kernel for Block<'_> {
                 if row % tokens == 0 {
                     fetch::<V>(&suffix.keys[own..], next_tile, (seen + tokens - 1) * head_dim);
                 }
+                fetch::<V>(&query[row * query_stride + offset..], TILE_ROWS * query_stride, head_dim);
                 let query = &query[row * query_stride + offset..][..head_dim];
                 let keys = prefix.live + seen;
                 let scores = &mut tile.scores[index * tile.stride..][..scores_stride(keys)];

@@ -1,10 +1,22 @@
 //! The pieces of attention that sum over lanes, in an order that no instruction set changes.
 
+use super::scores_stride;
 use crate::cpu::math::exp;
 use crate::cpu::vector::Vector;
 
 /// Partial sums: the lanes of the widest vector.
 pub(super) const LANES: usize = 16;
+
+/// One for each key, then zero: from `LANES - keys` on the factors of a last block of so many keys.
+const SEEN: [f32; 2 * LANES] = {
+    let mut seen = [0.0; 2 * LANES];
+    let mut key = 0;
+    while key < LANES {
+        seen[key] = 1.0;
+        key += 1;
+    }
+    seen
+};
 
 /// The sum of partial sums held in one vector of 16 lanes or two of 8.
 #[inline(always)]
@@ -35,10 +47,13 @@ pub(super) fn dot<V: Vector>(left: &[f32], right: &[f32]) -> f32 {
 
 /// Replaces the first `keys` scores by `exp(score - largest)` and the rest by zero; returns the sum.
 ///
-/// The number of scores must be a multiple of [`LANES`], and `keys` at least 1.
+/// There must be at least one key, and as many scores as keys, rounded up to a multiple of [`LANES`].
 #[inline(always)]
 pub(super) fn exponentials<V: Vector>(scores: &mut [f32], keys: usize) -> f32 {
-    scores[keys..].fill(f32::NEG_INFINITY);
+    assert_eq!(scores.len(), scores_stride(keys));
+    // Any score does where none is: the exponential of none, which underflows, would take a hundred times as long.
+    let any = scores[0];
+    scores[keys..].fill(any);
     let mut largest = V::splat(f32::NEG_INFINITY);
     let mut start = 0;
     while start < scores.len() {
@@ -47,11 +62,13 @@ pub(super) fn exponentials<V: Vector>(scores: &mut [f32], keys: usize) -> f32 {
     }
     let largest = V::splat(largest.largest());
     let mut parts = [V::splat(0.0); 2];
+    let last = scores.len() - LANES;
     let mut start = 0;
     while start < scores.len() {
         for part in parts.iter_mut().take(LANES / V::LANES) {
+            let seen = if start < last { V::splat(1.0) } else { V::from_slice(&SEEN[LANES + start - keys..]) };
             let scores = &mut scores[start..];
-            let exponential = exp(V::from_slice(scores).sub(largest));
+            let exponential = exp(V::from_slice(scores).sub(largest)).mul(seen);
             exponential.to_slice(scores);
             *part = part.add(exponential);
             start += V::LANES;
@@ -154,7 +171,7 @@ mod tests {
             let sum: f64 = exact.iter().sum();
             for set in InstructionSet::supported() {
                 let mut padded = scores.clone();
-                padded.resize(keys.next_multiple_of(16) + 16, f32::NAN);
+                padded.resize(keys.next_multiple_of(16), f32::NAN);
                 let mut result = f32::NAN;
                 set.dispatch(Exponentials(&mut padded, keys, &mut result));
                 for (value, exact) in padded.iter().zip(&exact) {
