@@ -75,7 +75,7 @@ impl Rotary {
     }
 
     /// Rotates one head in place by a cosine row and a sine row of the table.
-    #[inline]
+    #[inline(always)]
     pub fn rotate(&self, head: &mut [f32], cosine: &[f32], sine: &[f32]) {
         match self.pairing {
             Pairing::Interleaved => {

@@ -1,15 +1,19 @@
 //! Rotary positions: the table of a pass, queries in place, keys on their way into the cache.
 
 use super::arena::Access;
+use super::detect::{InstructionSet, Kernel};
 use super::executor::Context;
 use super::rows::SharedRows;
+use super::tile::LINE;
+use super::vector::Vector;
 use crate::operation::{AppendCache, CachePart, RotaryTable, RotateQuery, Tokens};
+use crate::rotary::Rotary;
 
 /// Positions or rows that one task takes: enough to be worth a thread.
 const GRAIN: usize = 8;
 
 /// Tokens whose keys are turned into columns together: those of one cache line.
-const LINE_TOKENS: usize = 16;
+const LINE_TOKENS: usize = LINE;
 
 pub(super) fn table(op: &RotaryTable, access: &Access<'_>, context: &mut Context<'_>) {
     let first = op.first.count(access.live());
@@ -49,47 +53,26 @@ pub(super) fn query(op: &RotateQuery, access: &Access<'_>, context: &mut Context
 
 pub(super) fn append(op: &AppendCache, access: &Access<'_>, context: &mut Context<'_>) {
     let shape = op.cache.shape;
-    let (heads, head_dim) = (shape.heads, shape.head_dim);
-    let input = access.read::<f32>(op.input);
-    let rotation = op.rotation.map(|rotation| (rotation, access.read::<f32>(rotation.table)));
-    let rotated = |row: usize, head: usize, key: &mut [f32]| {
-        key.copy_from_slice(&input[row * op.input.width + op.key_column + head * head_dim..][..head_dim]);
-        if let Some((rotation, table)) = rotation {
-            let count = table.len() / rotation.table.width;
-            let entry = &table[(row % count) * rotation.table.width..];
-            let (cosine, sine) = (&entry[2 * head_dim..3 * head_dim], &entry[3 * head_dim..4 * head_dim]);
-            rotation.rotary.rotate(key, cosine, sine);
-        }
+    let source = Source {
+        rows: access.read::<f32>(op.input),
+        op,
+        rotation: op
+            .rotation
+            .map(|rotation| (rotation.rotary, rotation.table.width, access.read::<f32>(rotation.table))),
     };
-    let value =
-        |row: usize, head: usize| &input[row * op.input.width + op.value_column + head * head_dim..][..head_dim];
     let pool = &context.weights.pool;
     match op.part {
         CachePart::Context => {
-            let capacity = op.cache.capacity();
+            let size = shape.head_dim * op.cache.capacity();
+            let keys = SharedRows::new(access.write::<f32>(op.cache.context_keys), size);
+            let values = SharedRows::new(access.write::<f32>(op.cache.context_values), size);
             let tokens = shape.context.count(access.live());
-            let keys = SharedRows::new(access.write::<f32>(op.cache.context_keys), head_dim * capacity);
-            let values = SharedRows::new(access.write::<f32>(op.cache.context_values), head_dim * capacity);
-            pool.for_each_chunk(shape.series.count(access.live()) * heads, 1, |range| {
+            pool.for_each_chunk(shape.series.count(access.live()) * shape.heads, 1, |heads| {
                 let mut columns = [0.0; LINE_TOKENS * MOST_HEAD_DIM];
-                for index in range {
-                    let (series, head) = (index / heads, index % heads);
+                for head in heads {
                     // SAFETY: every head of every series is visited once.
-                    let (keys, values) = unsafe { (keys.row(index), values.row(index)) };
-                    for first in (0..tokens).step_by(LINE_TOKENS) {
-                        let count = LINE_TOKENS.min(tokens - first);
-                        for (token, key) in columns.chunks_exact_mut(head_dim).enumerate().take(count) {
-                            let row = series * tokens + first + token;
-                            rotated(row, head, key);
-                            values[(first + token) * head_dim..][..head_dim].copy_from_slice(value(row, head));
-                        }
-                        for component in 0..head_dim {
-                            let line = &mut keys[component * capacity + first..][..count];
-                            line.iter_mut()
-                                .enumerate()
-                                .for_each(|(token, key)| *key = columns[token * head_dim + component]);
-                        }
-                    }
+                    let cache = unsafe { [keys.row(head), values.row(head)] };
+                    source.append_to_context(head, tokens, &mut columns, cache);
                 }
             });
         }
@@ -97,18 +80,96 @@ pub(super) fn append(op: &AppendCache, access: &Access<'_>, context: &mut Contex
             let Some((keys, values)) = op.cache.suffix else { unreachable!("a step appends to a suffix") };
             let keys = SharedRows::new(access.write::<f32>(keys), keys.width);
             let values = SharedRows::new(access.write::<f32>(values), values.width);
-            pool.for_each_chunk(access.rows(op.input) / tokens, GRAIN, |range| {
-                for path in range {
+            let set = InstructionSet::detected();
+            pool.for_each_chunk(access.rows(op.input) / tokens, GRAIN, |paths| {
+                for path in paths {
                     // SAFETY: every path is visited once.
                     let (keys, values) = unsafe { (keys.row(path), values.row(path)) };
-                    for (head, token) in (0..heads).flat_map(|head| (0..tokens).map(move |token| (head, token))) {
-                        let at = (head * shape.steps + first + token) * head_dim;
-                        let row = path * tokens + token;
-                        rotated(row, head, &mut keys[at..at + head_dim]);
-                        values[at..at + head_dim].copy_from_slice(value(row, head));
-                    }
+                    set.dispatch(AppendToPath { source: &source, path, first, tokens, keys, values });
                 }
             });
+        }
+    }
+}
+
+/// Rows whose keys and values go into a cache.
+struct Source<'a> {
+    rows: &'a [f32],
+    op: &'a AppendCache,
+    /// The rotation of keys, the width of its table, and the table.
+    rotation: Option<(Rotary, usize, &'a [f32])>,
+}
+
+impl Source<'_> {
+    /// Writes the key of a row and head, rotated.
+    #[inline(always)]
+    fn key(&self, row: usize, head: usize, key: &mut [f32]) {
+        let head_dim = key.len();
+        key.copy_from_slice(&self.rows[row * self.op.input.width + self.op.key_column + head * head_dim..][..head_dim]);
+        if let Some((rotary, width, table)) = self.rotation {
+            let entry = &table[row % (table.len() / width) * width..];
+            rotary.rotate(key, &entry[2 * head_dim..3 * head_dim], &entry[3 * head_dim..4 * head_dim]);
+        }
+    }
+
+    /// The value of a row and head.
+    #[inline(always)]
+    fn value(&self, row: usize, head: usize) -> &[f32] {
+        let head_dim = self.op.cache.shape.head_dim;
+        &self.rows[row * self.op.input.width + self.op.value_column + head * head_dim..][..head_dim]
+    }
+
+    /// Writes the keys, as columns, and the values of one head of one series, counted through.
+    fn append_to_context(&self, index: usize, tokens: usize, columns: &mut [f32], [keys, values]: [&mut [f32]; 2]) {
+        let shape = self.op.cache.shape;
+        let (series, head) = (index / shape.heads, index % shape.heads);
+        let (head_dim, capacity) = (shape.head_dim, self.op.cache.capacity());
+        for first in (0..tokens).step_by(LINE_TOKENS) {
+            let count = LINE_TOKENS.min(tokens - first);
+            for (token, key) in columns.chunks_exact_mut(head_dim).enumerate().take(count) {
+                let row = series * tokens + first + token;
+                self.key(row, head, key);
+                values[(first + token) * head_dim..][..head_dim].copy_from_slice(self.value(row, head));
+            }
+            for component in 0..head_dim {
+                let line = &mut keys[component * capacity + first..][..count];
+                line.iter_mut().enumerate().for_each(|(token, key)| *key = columns[token * head_dim + component]);
+            }
+        }
+    }
+}
+
+/// A path's tokens on their way into its own cache.
+struct AppendToPath<'a> {
+    source: &'a Source<'a>,
+    path: usize,
+    /// The first of the tokens in the cache.
+    first: usize,
+    tokens: usize,
+    /// `[heads, steps, head_dim]`
+    keys: &'a mut [f32],
+    /// `[heads, steps, head_dim]`
+    values: &'a mut [f32],
+}
+
+impl Kernel for AppendToPath<'_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let Self { source, path, first, tokens, keys, values } = self;
+        let shape = source.op.cache.shape;
+        let (head_dim, size) = (shape.head_dim, shape.steps * shape.head_dim);
+        for head in 0..shape.heads {
+            for token in 0..tokens {
+                let at = head * size + (first + token) * head_dim;
+                // Those of the next path, which no hardware prefetcher foresees.
+                for line in (0..head_dim).step_by(LINE) {
+                    V::prefetch(keys.as_ptr().wrapping_add(keys.len() + at + line));
+                    V::prefetch(values.as_ptr().wrapping_add(values.len() + at + line));
+                }
+                let row = path * tokens + token;
+                source.key(row, head, &mut keys[at..][..head_dim]);
+                values[at..][..head_dim].copy_from_slice(source.value(row, head));
+            }
         }
     }
 }
