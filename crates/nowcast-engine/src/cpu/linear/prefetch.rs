@@ -56,14 +56,15 @@ impl Prefetch {
         [self.burst.div_ceil(2), self.burst / 2]
     }
 
-    /// Asks for the next few lines, until the share is used up.
+    /// Asks for the next few lines, until the share is used up and for its last line from then on: a branch that is taken
+    /// for the first time in the midst of a tile would cost more.
     #[inline(always)]
     pub(super) fn fetch<V: Vector>(&mut self, lines: usize) {
-        let lines = lines.min(self.lines);
-        self.lines -= lines;
         for _ in 0..lines {
             V::prefetch(self.next);
-            self.next = self.next.wrapping_add(LINE);
+            let more = usize::from(self.lines > 1);
+            self.lines -= more;
+            self.next = self.next.wrapping_add(more * LINE);
         }
     }
 }
