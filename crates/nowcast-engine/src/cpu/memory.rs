@@ -14,23 +14,23 @@ pub(crate) struct Pages(MmapMut);
 
 impl Pages {
     /// Reserves memory; the system provides it when it is first written.
-    pub(crate) fn zeroed(bytes: usize) -> io::Result<Self> {
-        MmapMut::map_anon(bytes.max(1)).map(Self)
-    }
-
-    /// Reserves memory for words that are read as a stream, or ends the process as any allocation would.
     ///
-    /// A stream of weights crosses a page every 4 KiB, and each crossing may cost a walk through the page tables, twice
-    /// over in a virtual machine; with pages of 2 MiB few rows ran half as fast again there. Where the system has no
-    /// such pages nothing happens.
-    pub(crate) fn streamed(words: usize) -> Self {
-        let bytes = words.saturating_mul(size_of::<u32>());
-        let pages = Self::zeroed(bytes)
-            .unwrap_or_else(|_| handle_alloc_error(Layout::array::<u32>(words).unwrap_or(Layout::new::<u32>())));
+    /// Weights cross a page every 4 KiB and paths' keys one for every path, and each crossing may cost a walk through the
+    /// page tables, twice over in a virtual machine; with pages of 2 MiB few rows ran half as fast again there. Where the
+    /// system has no such pages nothing happens.
+    pub(crate) fn zeroed(bytes: usize) -> io::Result<Self> {
+        let pages = MmapMut::map_anon(bytes.max(1))?;
         #[cfg(target_os = "linux")]
         // Advice only: a failure changes nothing.
-        let _ = pages.0.advise(memmap2::Advice::HugePage);
-        pages
+        let _ = pages.advise(memmap2::Advice::HugePage);
+        Ok(Self(pages))
+    }
+
+    /// Reserves memory for words, or ends the process as any allocation would.
+    pub(crate) fn of_words(words: usize) -> Self {
+        let bytes = words.saturating_mul(size_of::<u32>());
+        Self::zeroed(bytes)
+            .unwrap_or_else(|_| handle_alloc_error(Layout::array::<u32>(words).unwrap_or(Layout::new::<u32>())))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn memory_is_zero_and_keeps_what_is_written() {
-        let mut pages = Pages::streamed(3_000_000);
+        let mut pages = Pages::of_words(3_000_000);
         assert!(pages.words().len() >= 3_000_000 && pages.words().iter().all(|word| *word == 0));
         pages.words_mut().iter_mut().enumerate().for_each(|(index, word)| *word = index as u32);
         assert!(pages.words().iter().enumerate().all(|(index, word)| *word == index as u32));
@@ -89,7 +89,7 @@ mod tests {
         };
         let blocks: Vec<Pages> = (0..8)
             .map(|_| {
-                let mut pages = Pages::streamed(4 << 20);
+                let mut pages = Pages::of_words(4 << 20);
                 pages.values_mut().fill(1.0);
                 pages
             })

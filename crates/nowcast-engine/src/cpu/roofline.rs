@@ -50,7 +50,7 @@ impl Buffer {
         let bytes = stripes * STRIPE * size_of::<f32>();
         // Asked for first without ending the process where it cannot be had.
         drop(Pages::zeroed(bytes).map_err(|_| Error::Memory { bytes, what: "the measurement" })?);
-        let mut pages = Pages::streamed(stripes * STRIPE);
+        let mut pages = Pages::of_words(stripes * STRIPE);
         // What nobody has written is one and the same page of zeros.
         pages.values_mut().iter_mut().step_by(PAGE).for_each(|value| *value = 1.0);
         Ok(Self { pages, stripes })

@@ -138,7 +138,7 @@ pub(super) struct Rows<'a> {
 
 impl Default for Operand {
     fn default() -> Self {
-        Self { words: Pages::streamed(0), form: Form::Floats, scales: Vec::new() }
+        Self { words: Pages::of_words(0), form: Form::Floats, scales: Vec::new() }
     }
 }
 
@@ -147,7 +147,7 @@ impl Operand {
     pub fn reserve(&mut self, rows: usize, inputs: usize, pool: &ThreadPool) {
         let rows = rows.min(chunk_rows(inputs, pool));
         if self.words.words().len() < rows * inputs {
-            self.words = Pages::streamed(rows * inputs);
+            self.words = Pages::of_words(rows * inputs);
         }
         if self.scales.len() < rows {
             self.scales.resize(rows, RowScales::default());

@@ -110,7 +110,7 @@ impl PackedLinear {
         let mut excesses = vec![[0; PANEL]; if format == Format::Int8 { panels } else { 0 }];
         // The packing threads are the first to write these pages.
         let panel_words = shape.panel_words(format);
-        let mut weights = Pages::streamed(panels * panel_words);
+        let mut weights = Pages::of_words(panels * panel_words);
         let (mut units_of_panels, mut excesses_of_panels) = (units.iter_mut(), excesses.iter_mut());
         let parts = weights.words_mut().chunks_exact_mut(panel_words).take(panels).enumerate();
         let work =
