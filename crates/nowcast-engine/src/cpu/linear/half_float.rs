@@ -1,11 +1,11 @@
 //! Products in f16, where the processor multiplies twice as many of them at a time: chains short enough that their
-//! rounding stays below that of bf16, added in pairs, and the pairs in f32.
+//! rounding stays below that of bf16, added in groups, and the groups in f32.
 //!
 //! Rows and weights are scaled by powers of two, so that no sum of a chain can leave the range of f16.
 
 use super::PANEL;
 use super::block::{Block, strips};
-use super::operand::{BLOCK_ROWS, MOST_TILE_ROWS, Tiles};
+use super::operand::{MOST_TILE_ROWS, Tiles};
 use super::prefetch::{Prefetch, Share};
 use super::rounding::{F16_CHAIN, F16_CHAINS};
 use crate::cpu::detect::HalfKernel;
@@ -17,50 +17,42 @@ const UNROLL: usize = 4;
 /// Inputs of a word.
 const PER_WORD: usize = 2;
 
-/// Inputs whose sums in f16 are added up in f32: their weights are as many bytes as a group of f32.
-pub(super) const GROUP: usize = PER_WORD * F16_CHAINS * F16_CHAIN;
+/// Words whose sums in f16 are added up in f32.
+const GROUP: usize = F16_CHAINS * F16_CHAIN;
 
 /// The sums of one row and panel: for each column those of the first and of the second inputs of its words.
 type RowSums = [f32; 2 * PANEL];
 
-/// Sums of a block of rows with one panel.
+/// Sums of a tile of rows with one panel.
 #[repr(align(64))]
-struct Sums([RowSums; BLOCK_ROWS]);
+struct Sums([RowSums; MOST_TILE_ROWS]);
 
 impl HalfKernel for Block<'_> {
     #[inline(always)]
     fn run<H: HalfFloats>(self) {
         let Self { linear, operand, output, first_row, rows, panels } = self;
-        let (inputs, count) = (linear.inputs(), rows.len());
-        let left = operand.block(rows.start, inputs);
+        let depth = linear.inputs().div_ceil(PER_WORD);
+        let left = operand.block(rows.start, linear.inputs());
         let scales = operand.scales(rows.clone());
-        let tiles = Tiles::of::<H::Floats>(count);
-        let bursts = GROUP / PER_WORD / UNROLL * strips::<H::Floats>();
-        let share = Share::of(GROUP, PER_WORD, tiles.count, bursts);
-        let words_of = |inputs: usize| inputs.div_ceil(PER_WORD);
-        let mut sums = Sums([[0.0; 2 * PANEL]; BLOCK_ROWS]);
+        let tiles = Tiles::of::<H::Floats>(rows.len());
+        let bursts = depth / UNROLL * strips::<H::Floats>();
+        let share = Share::of(linear.inputs(), PER_WORD, tiles.count, bursts);
+        let mut sums = Sums([[0.0; 2 * PANEL]; MOST_TILE_ROWS]);
         for panel in panels {
-            let panel_words = linear.panels(panel..panel + 1);
+            let weights = linear.panels(panel..panel + 1);
             let target = output.panel(panel, linear.panel_bias(panel));
-            for start in (0..inputs).step_by(GROUP) {
-                let depth = words_of(GROUP.min(inputs - start));
-                let right = &panel_words[words_of(start) * PANEL..][..depth * PANEL];
-                let left = &left[words_of(start) * count..][..depth * count];
-                for (index, tile) in tiles.iter().enumerate() {
-                    let product = Tile {
-                        left: &left[tile.start * depth..tile.end * depth],
-                        right,
-                        replace: start == 0,
-                        prefetch: share.of_tile(index, right),
-                    };
-                    product.run::<H>(&mut sums.0[tile.clone()]);
-                    if start + GROUP >= inputs {
-                        for row in tile {
-                            let sums = &numbers::<H>(&sums.0[row], linear.panel_units(panel));
-                            let scale = (scales[row].norm * f64::from(scales[row].unit)) as f32;
-                            target.write::<H::Floats>(first_row + rows.start + row, sums, scale);
-                        }
-                    }
+            for (index, tile) in tiles.iter().enumerate() {
+                let product = Tile {
+                    left: &left[tile.start * depth..tile.end * depth],
+                    right: weights,
+                    prefetch: share.of_tile(index, weights),
+                };
+                let sums = &mut sums.0[..tile.len()];
+                product.run::<H>(sums);
+                for (row, sums) in tile.zip(sums) {
+                    let sums = &numbers::<H>(sums, linear.panel_units(panel));
+                    let scale = (scales[row].norm * f64::from(scales[row].unit)) as f32;
+                    target.write::<H::Floats>(first_row + rows.start + row, sums, scale);
                 }
             }
         }
@@ -79,14 +71,12 @@ fn numbers<H: HalfFloats>(sums: &RowSums, units: &[f32; PANEL]) -> [f32; PANEL] 
     numbers
 }
 
-/// `sums[rows][32][2] += left * right`: chains of their own for each of a word's two inputs.
+/// `sums[rows][32][2] = left * right`: chains of their own for each of a word's two inputs.
 struct Tile<'a> {
     /// `[depth][rows]`
     left: &'a [u32],
-    /// `[depth][32]`, at most a group deep.
+    /// `[depth][32]`
     right: &'a [u32],
-    /// Whether the chains replace the sums.
-    replace: bool,
     /// What it fetches meanwhile.
     prefetch: Prefetch,
 }
@@ -115,26 +105,27 @@ impl Tile<'_> {
         let mut prefetch = self.prefetch;
         for strip in 0..strips::<H::Floats>() {
             let column = strip * 2 * lanes;
-            let left = self.left.as_ptr();
-            let right = self.right[column..].as_ptr();
-            let first = depth.min(F16_CHAIN);
-            // SAFETY: `right` has `depth` rows of a panel and `left` as many of `ROWS` words, as just asserted.
-            let mut chains = unsafe { chain::<H, ROWS>(left, right, first, &mut prefetch) };
-            if depth > first {
-                // SAFETY: as above; the first chain's words lie within.
-                let second = unsafe {
-                    chain::<H, ROWS>(left.add(first * ROWS), right.add(first * PANEL), depth - first, &mut prefetch)
-                };
-                for (chains, second) in chains.iter_mut().zip(&second) {
-                    *chains = [chains[0].add(second[0]), chains[1].add(second[1])];
+            let mut left = self.left.as_ptr();
+            let mut right = self.right[column..].as_ptr();
+            for group in (0..depth).step_by(GROUP) {
+                let end = depth.min(group + GROUP);
+                let mut total = [[H::zero(); 2]; ROWS];
+                for start in (group..end).step_by(F16_CHAIN) {
+                    let words = F16_CHAIN.min(end - start);
+                    // SAFETY: `right` has `depth` rows of a panel and `left` as many of `ROWS` words, as just asserted.
+                    let chains = unsafe { chain::<H, ROWS>(left, right, words, &mut prefetch) };
+                    (left, right) = (left.wrapping_add(words * ROWS), right.wrapping_add(words * PANEL));
+                    for (total, chains) in total.iter_mut().zip(chains) {
+                        *total = [total[0].add(chains[0]), total[1].add(chains[1])];
+                    }
                 }
-            }
-            for (sums, chains) in sums.iter_mut().zip(chains) {
-                for (half, chain) in chains.into_iter().enumerate() {
-                    for (part, sum) in chain.widened().into_iter().enumerate() {
-                        let target = &mut sums[2 * column + (2 * half + part) * lanes..];
-                        let sum = if self.replace { sum } else { H::Floats::from_slice(target).add(sum) };
-                        sum.to_slice(target);
+                for (sums, total) in sums.iter_mut().zip(total) {
+                    for (half, total) in total.into_iter().enumerate() {
+                        for (part, sum) in total.widened().into_iter().enumerate() {
+                            let target = &mut sums[2 * column + (2 * half + part) * lanes..];
+                            let sum = if group == 0 { sum } else { H::Floats::from_slice(target).add(sum) };
+                            sum.to_slice(target);
+                        }
                     }
                 }
             }
@@ -199,7 +190,8 @@ mod tests {
     use crate::dtype::Dtype;
     use crate::random::{philox, uniform_from_32};
 
-    const INPUTS: usize = 768;
+    /// Several groups of chains.
+    const INPUTS: usize = 2048;
     const OUTPUTS: usize = 32;
 
     /// Rows times weights in a format, by the portable set and by every one that has instructions for f16.
@@ -276,7 +268,7 @@ mod tests {
             let (input, weights) = (vec![value; INPUTS], vec![-1.999_999_9; OUTPUTS * INPUTS]);
             let results = products(Format::F16, &input, &weights);
             check_that_twins_agree(&results);
-            // Sums are the same product one to 128 times: exact.
+            // Sums are the same product one to 224 times: exact.
             assert!(results[0].iter().all(|result| *result == INPUTS as f32 * rounded * -2.0), "{value:e}");
         }
     }
@@ -289,7 +281,7 @@ mod tests {
         weights.chunks_exact_mut(INPUTS).for_each(|column| column[200] = 1.0);
         let results = products(Format::F16, &input, &weights);
         check_that_twins_agree(&results);
-        // Rows are below 2^4, so that their last place is at least 2^-24 of a sixteenth of the largest.
+        // The largest is at least 2^3, so that the last place is at most 2^-24 of an eighth of it.
         assert!(results[0].iter().all(|result| (result - input[200]).abs() <= 2f32.powi(-25 - 3)));
     }
 }

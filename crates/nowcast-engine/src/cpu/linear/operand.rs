@@ -2,11 +2,10 @@
 //!
 //! Rows are cut into blocks, and blocks into register tiles. The values of a tile lie input by input, so that a kernel
 //! reads one stream instead of one for each row: `[block][group of inputs][tile][input][row]` for floats (a word of two
-//! inputs for pairs of bf16 and f16), and `[block][tile][word of four inputs][row]` for int8. Norms and scales are found
-//! once for each row on the way.
+//! inputs for pairs of bf16), and `[block][tile][word][row]` for f16 and int8, words of two and of four inputs. Norms and
+//! scales are found once for each row on the way.
 
 use super::block::GROUP;
-use super::half_float;
 use super::layout::Format;
 use super::norm::inverse_root_mean_square;
 use super::rounding::{F16_ROW_EXPONENT, OFFSET, bf16_bits, bf16_pair, f16_scales, int8_scales, magnitude, quantised};
@@ -368,7 +367,8 @@ impl RowWords for Paired {
 
 impl RowWords for HalfFloats {
     const INPUTS: usize = 2;
-    const GROUP: usize = half_float::GROUP;
+    const GROUP: usize = Self::INPUTS * GROUP;
+    const GROUPED: bool = false;
 
     #[inline(always)]
     fn write<V: Vector>(&self, row: usize, values: &[f32], words: &mut [f32; GROUP]) {

@@ -301,8 +301,8 @@ mod tests {
     fn a_word_of_f16_holds_two_inputs_the_first_below_in_units_of_their_column() {
         let linear = packed(Layout::Plain, 2, 3, Format::F16);
         let (words, units) = (linear.panels(0..1), linear.panel_units(0));
-        // 1 to 3 and 1001 to 1003, below 16.
-        assert_eq!(units[..2], [0.25, 64.0]);
+        // 1 to 3 and 1001 to 1003, below 8.
+        assert_eq!(units[..2], [0.5, 128.0]);
         for (column, values) in [[1.0, 2.0, 3.0, 0.0], [1001.0, 1002.0, 1003.0, 0.0]].iter().enumerate() {
             let halves = [words[column], words[32 + column]].map(|word| [word as u16, (word >> 16) as u16]);
             let numbers = halves.as_flattened().iter().map(|bits| f16::from_bits(*bits).to_f32() * units[column]);
