@@ -70,7 +70,10 @@ __device__ __forceinline__ void finish_columns(const Product& call, const Sums<D
     int low = GATED ? column / BAND * 2 * BAND + column % BAND : column;
     int band = sums.first_band + low / BAND, place_in_band = band * BAND + column % BAND;
     int output = (GATED ? band / 2 : band) * BAND + column % BAND - call.first_column;
-    if (start >= STEP || band >= call.end_band || output < 0 || output >= call.columns) return meet();
+    // Who has no columns meets the others, in the same place: barriers of a cluster want whole warps.
+    bool has_columns = start < STEP && band < call.end_band && output >= 0 && output < call.columns;
+    int end = has_columns ? sums.rows : 0;
+    if (!has_columns) place_in_band = 0;
     Columns scale_low = columns_at(call.column_scale + place_in_band), bias_low = columns_at(call.bias + place_in_band);
     Columns scale_high = scale_low, bias_high = bias_low;
     if (GATED) scale_high = columns_at(call.column_scale + place_in_band + BAND), bias_high = columns_at(call.bias + place_in_band + BAND);
@@ -85,14 +88,15 @@ __device__ __forceinline__ void finish_columns(const Product& call, const Sums<D
     auto ask = [&] {
 #pragma unroll
         for (int next = 0; next < TOGETHER; next++) {
-            inside[next] = start + next * STEP < sums.rows;
+            inside[next] = start + next * STEP < end;
             residuals[next] = inside[next] && residual ? columns_at(residual + next * step) : Columns{};
         }
     };
     ask();
+    __syncwarp();
     meet();
 #pragma unroll 1
-    while (start < sums.rows) {
+    while (start < end) {
         float scale[TOGETHER], lows[TOGETHER * COUNT], highs[TOGETHER * COUNT];
 #pragma unroll
         for (int next = 0; next < TOGETHER; next++) {
@@ -136,7 +140,7 @@ __device__ __forceinline__ void finish_columns(const Product& call, const Sums<D
         start += STEP * TOGETHER;
         from += STEP * TOGETHER * STRIDE, scales += STEP * TOGETHER, to += TOGETHER * step;
         if (residual) residual += TOGETHER * step;
-        if (start < sums.rows) ask();
+        if (start < end) ask();
     }
 }
 
