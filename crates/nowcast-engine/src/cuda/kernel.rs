@@ -30,8 +30,11 @@ pub(super) const HEADERS: &[Source] = sources![
     "linear_ring.cuh",
     "linear_wide.cuh",
     "linear_split_ring.cuh",
+    "linear_bands.cuh",
     "linear_streamed.cuh",
+    "linear_operands.cuh",
     "linear_clustered.cuh",
+    "linear_held.cuh",
     "linear_products.cuh",
     "cluster.cuh",
     "attention.cuh",
@@ -155,6 +158,8 @@ kernels! {
     "tokens.cu": RepeatRows = "repeat_rows", Embed = "embed", QuantiseBits = "quantise_bits";
     "sampling.cu": WeighTokens = "weigh_tokens", DrawToken = "draw_token";
     "transfer.cu": Transfer = "transfer", SendAnswer = "send_answer";
+    "linear_f32.cu": ClusterHeld = "cluster_held_f32";
+    "linear_bf16.cu": StreamOperands = "stream_operands_bf16", ClusterOperands = "cluster_operands_bf16";
     // FRAGMENT_KERNELS in linear_products.cuh.
     of each format:
         CutRows = "cut_rows", CutGroupedRows = "cut_grouped_rows",

@@ -19,7 +19,7 @@ struct ProjectedAttention {
     float* keys;
     // [series, heads, capacity, head_dim]
     float* values;
-    // [series, tokens] rows of [heads, head_dim].
+    // [series, tokens] rows of [heads, head_dim]; operands of the product behind if the projection cuts results.
     float* output;
     Rows tokens;
     int heads;
@@ -28,7 +28,9 @@ struct ProjectedAttention {
 
 #ifdef HAS_CLUSTERS
 // Takes the projections; a thread finishes one row and column of queries, keys or values, then a part of a score.
+template <int FORMAT>
 struct HeadAttention {
+    static const bool HAS_MANY_BANDS = false;
     static const int RESULTS = BAND * BAND, HEAD_DIM = HEAD_BANDS * BAND;
     // Queries, keys and values, `[rows, components]` each; a part of every score from each block, `[rows, tokens]`.
     static const int WORDS = (3 + HEAD_BANDS) * RESULTS;
@@ -122,7 +124,12 @@ struct HeadAttention {
         }
         if (row < rows) {
             i64 to = (i64)row * call.heads * HEAD_DIM + head * HEAD_DIM + rank * BAND + column;
-            call.output[to] = result * (1.0f / sum);
+            if (FORMAT == BRAIN && call.projection.cuts_results) {
+                to = place_of_operand(row, head * HEAD_DIM + rank * BAND + column);
+                write_operand(call.output, to, result * (1.0f / sum));
+            } else {
+                call.output[to] = result * (1.0f / sum);
+            }
         }
     }
 };
@@ -133,7 +140,7 @@ template <int FORMAT>
 __device__ __forceinline__ void project_and_attend(const ProjectedAttention& call) {
 #ifdef HAS_CLUSTERS
     arrive_in_cluster();
-    HeadAttention attention(call);
+    HeadAttention<FORMAT> attention(call);
     stream_weights<FORMAT>(call.projection, Share(attention.band(0), call.heads * HEAD_BANDS, 3), attention);
 #else
     // As `multiply_in_cluster`.

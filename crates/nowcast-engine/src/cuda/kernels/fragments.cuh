@@ -355,8 +355,25 @@ struct ResultPair {
     float low_residual, high_residual;
 };
 
+// Where a result stands, in halfwords, among the operands of eight rows.
+__device__ __forceinline__ int place_of_operand(int row, int column) {
+    int quarter = row * 4 + column % 16 / 4;
+    return ((column / LINK * 32 + quarter) * STEPS + column % LINK / 16) * 4 + column % 4;
+}
+
+// Writes it as the nearest bf16.
+__device__ __forceinline__ void write_operand(float* operands, i64 place, float value) {
+    reinterpret_cast<unsigned short*>(operands)[place] = (unsigned short)nearest_pair<BRAIN>(value, 0.0f);
+}
+
+template <int FORMAT>
 __device__ __forceinline__ ResultPair places_of_pair(const Product& call, i64 row, int band, int column) {
     ResultPair pair;
+    if (FORMAT == BRAIN && call.cuts_results) {
+        pair.low_place = place_of_operand((int)row, band / 2 * BAND + column);
+        pair.high_place = -1;
+        return pair;
+    }
     pair.low_place = place_of_result(call, row, (call.gated ? band / 2 : band) * BAND + column);
     pair.high_place = call.gated ? -1 : place_of_result(call, row, (band + 1) * BAND + column);
     return pair;
@@ -367,8 +384,9 @@ __device__ __forceinline__ void load_residuals(const Product& call, ResultPair* 
     pair->high_residual = residual_at(call, pair->high_place);
 }
 
+template <int FORMAT>
 __device__ __forceinline__ ResultPair prepare_pair(const Product& call, i64 row, int band, int column) {
-    ResultPair pair = places_of_pair(call, row, band, column);
+    ResultPair pair = places_of_pair<FORMAT>(call, row, band, column);
     load_residuals(call, &pair);
     return pair;
 }
@@ -380,6 +398,7 @@ __device__ __forceinline__ void finish_pair(const Product& call, const ResultPai
     low = low * columns.scale_low * row_scale + columns.bias_low;
     high = high * columns.scale_high * row_scale + columns.bias_high;
     if (call.gated) low = sigmoid_unit<FORMAT>(low) * high;
+    if (FORMAT == BRAIN && call.cuts_results) return write_operand(call.output, pair.low_place, low);
     write_result(call, pair.low_place, low, pair.low_residual);
     write_result(call, pair.high_place, high, pair.high_residual);
 }

@@ -3,12 +3,13 @@
 #pragma once
 
 #include "cluster.cuh"
-#include "linear_streamed.cuh"
+#include "linear_operands.cuh"
 
 // Blocks of a cluster, one for each part.
 #define CLUSTER PARTS
 
-template <int FORMAT>
+// `IS_CUT`: rows are at `row_fragments` as operands.
+template <int FORMAT, bool IS_CUT>
 __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
 #ifdef HAS_CLUSTERS
     const int LINK_SIZE = Pieces<FORMAT>::COUNT * 32, RESULTS = BAND * BAND;
@@ -30,10 +31,12 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
     float* totals = largest + PARTS * BAND;
     uint4* values = reinterpret_cast<uint4*>(totals + PARTS * most_bands * RESULTS);
     uint4* stage = FORMAT == SPLIT ? values : values + most_links * LINK_SIZE;
-    uint4* weights = values + (FORMAT == SPLIT ? 1 : 3) * most_links * LINK_SIZE;
-    arrive_in_cluster();
+    uint4* weights = values + (IS_CUT ? 0 : FORMAT == SPLIT ? 1 : 3) * most_links * LINK_SIZE;
+    if (!IS_CUT) arrive_in_cluster();
     const uint4* from = call.weight + ((i64)share.first * call.links + start) * LINK_SIZE;
     copy_block_ahead(weights, from, bands, part_size, (i64)call.links * LINK_SIZE, arrived);
+    // Where warps wait for the copy one by one, all know its barrier before.
+    if (IS_CUT) arrive_in_cluster();
     int warp = threadIdx.x / 32;
     // The result that this thread finishes first; units go round the blocks.
     int column = threadIdx.x % BAND, row = threadIdx.x / BAND % BAND, own_slot = threadIdx.x / RESULTS;
@@ -51,31 +54,33 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
 
     ResultPair result;
     auto prepare = [&](int slot) {
-        result = prepare_pair(call, row, share.first + unit_of(slot) * share.bands, column);
+        result = prepare_pair<FORMAT>(call, row, share.first + unit_of(slot) * share.bands, column);
         if (share.bands == 1) result.high_place = -1;
     };
     if (unit_of(own_slot) < share.units && row < rows) prepare(own_slot);
-    RowCutter<FORMAT> cutter(call.input + start * LINK, call.inputs, links, values, stage);
-    if (warp < rows) {
-        cutter.read();
-        if (IS_SCALED && cutter.lane < CLUSTER) *in_peer(largest + own_part * BAND + warp, cutter.lane) = cutter.largest;
-    }
-    if (IS_SCALED) {
-        arrive_in_cluster();
-        wait_in_cluster();
-    }
     auto largest_of_row = [&](int which) {
         float value = largest[which];
 #pragma unroll
         for (int part = 1; part < PARTS; part++) value = fmaxf(value, largest[part * BAND + which]);
         return value;
     };
-    if (warp < rows) {
-        if (IS_SCALED) cutter.largest = largest_of_row(warp);
-        cutter.cut_all();
+    if constexpr (!IS_CUT) {
+        RowCutter<FORMAT> cutter(call.input + start * LINK, call.inputs, links, values, stage);
+        if (warp < rows) {
+            cutter.read();
+            if (IS_SCALED && cutter.lane < CLUSTER) *in_peer(largest + own_part * BAND + warp, cutter.lane) = cutter.largest;
+        }
+        if (IS_SCALED) {
+            arrive_in_cluster();
+            wait_in_cluster();
+        }
+        if (warp < rows) {
+            if (IS_SCALED) cutter.largest = largest_of_row(warp);
+            cutter.cut_all();
+        }
+        wait_for_block_copy(arrived);
+        __syncthreads();
     }
-    wait_for_block_copy(arrived);
-    __syncthreads();
     // Pairs of bands, and for each some warps, a power of two, that share the chains; the sums of a chain take the place of
     // its first weights.
     const int CHAIN = Pieces<FORMAT>::CHAIN;
@@ -93,15 +98,30 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
             if (has_high) *own_results(place + part_size * 4) = make_float2(chain[2], chain[3]);
         };
         int first = (chains * sharer >> shift) * CHAIN, last = (chains * (sharer + 1) >> shift) * CHAIN;
-        multiply_in_chains<FORMAT>(low, has_high ? low + part_size : nullptr, values, first, last < links ? last : links, keep);
+        last = last < links ? last : links;
+        if constexpr (IS_CUT) {
+#pragma unroll 1
+            for (int link = first; link < last; link += CHAIN) {
+                ChainOperands<FORMAT> operands;
+                operands.load(call.row_fragments + (start + link) * LINK_SIZE, last - link);
+                wait_for_block_copy(arrived);
+                float chain[4];
+                const uint4* from = low + link * LINK_SIZE;
+                operands.multiply(chain, from, has_high ? from + part_size : nullptr);
+                keep(link, chain);
+            }
+        } else {
+            multiply_in_chains<FORMAT>(low, has_high ? low + part_size : nullptr, values, first, last, keep);
+        }
     }
     __syncthreads();
+    const int TOGETHER = IS_CUT ? 1 : 8;
     for (int place = threadIdx.x; place < bands * RESULTS; place += BAND_THREADS) {
         // A unit has one band or two.
         int band = place / RESULTS, unit = band >> (share.bands - 1), slot = unit / CLUSTER;
         const float* sums = reinterpret_cast<const float*>(weights + band * part_size) + place % RESULTS;
         float sum = 0.0f;
-#pragma unroll 8
+#pragma unroll TOGETHER
         for (int link = 0; link < links; link += CHAIN) sum += sums[link * LINK_SIZE * 4];
         int to = own_part * most_bands + slot * share.bands + (band & (share.bands - 1));
         *in_peer(totals + to * RESULTS + place % RESULTS, unit % CLUSTER) = sum;

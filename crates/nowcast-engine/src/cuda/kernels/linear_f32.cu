@@ -1,4 +1,9 @@
 // Products on tensor cores: f32 as pairs of f16.
+#include "linear_held.cuh"
 #include "linear_products.cuh"
 
 FRAGMENT_KERNELS(f32, SPLIT)
+
+KERNEL_IN_CLUSTER(cluster_held_f32, Product, 256, 2, CLUSTER) {
+    multiply_held_in_cluster(call);
+}

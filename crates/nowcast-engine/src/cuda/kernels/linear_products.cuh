@@ -34,7 +34,7 @@
         stream_product<FORMAT>(call);                                                                                  \
     }                                                                                                                  \
     KERNEL_IN_CLUSTER(cluster_##name, Product, 256, 2, CLUSTER) {                                                      \
-        multiply_in_cluster<FORMAT>(call);                                                                             \
+        multiply_in_cluster<FORMAT, false>(call);                                                                             \
     }                                                                                                                  \
     KERNEL_IN_CLUSTER(project_and_attend_##name, ProjectedAttention, 256, 2, HEAD_BANDS) {                             \
         project_and_attend<FORMAT>(call);                                                                              \

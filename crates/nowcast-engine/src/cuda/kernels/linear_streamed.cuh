@@ -5,11 +5,7 @@
 // links for one band (or two).
 #pragma once
 
-#include "fragments.cuh"
-
-#define STREAM_WARPS (BAND_THREADS / 32)
-// Links that a warp multiplies by at once.
-#define LINKS_TOGETHER 6
+#include "linear_bands.cuh"
 
 // The bands of a product that a block (or cluster) multiplies by: `units` of one band, or of two if it is gated, `stride`
 // bands apart.
@@ -29,13 +25,6 @@ struct Share {
         units = (int)(all * (index + 1) / count) - start;
     }
 };
-
-// Where a warp's lane finds its fragments of a step of rows: odd steps (links, of one piece) stand turned by 64 bytes, so
-// that lanes of neighbouring steps write to different banks.
-template <int FORMAT>
-__device__ __forceinline__ int turned(int lane, int step) {
-    return lane ^ (FORMAT == SPLIT ? step : step / STEPS) % 2 * 4;
-}
 
 // Cuts one row of a band, by one warp: lane `4 s + q` takes every eighth step from `s` on, as warp `s` does in `BandCutter`,
 // so the sums are the same.
@@ -142,108 +131,6 @@ struct RowCutter {
     }
 };
 
-// Operands of one link of eight rows and of one band of weights, or two.
-struct LinkOperands {
-    uint4 low, high, right;
-
-    template <int FORMAT>
-    __device__ __forceinline__ void load(const uint4* low_band, const uint4* high_band, const uint4* values, int link, int piece) {
-        int lane = threadIdx.x % 32, place = (link * Pieces<FORMAT>::COUNT + piece) * 32;
-        low = low_band[place + lane];
-        high = high_band ? high_band[place + lane] : make_uint4(0, 0, 0, 0);
-        right = values[place + turned<FORMAT>(lane, link * STEPS + piece)];
-    }
-};
-
-// Multiplies one band of weights, or two, by eight rows; `take(link, chain)` gets the sums of each link, in order: chains of
-// some links are made side by side.
-template <int FORMAT, typename Take>
-__device__ __forceinline__ void multiply_links(const uint4* low, const uint4* high, const uint4* values, int start, int end,
-                                               Take take) {
-    const int PIECES = Pieces<FORMAT>::COUNT, TOGETHER = LINKS_TOGETHER;
-#pragma unroll 1
-    for (int first = start; first < end; first += TOGETHER) {
-        float chains[TOGETHER][4];
-#pragma unroll
-        for (int next = 0; next < TOGETHER; next++) {
-            chains[next][0] = chains[next][1] = chains[next][2] = chains[next][3] = 0.0f;
-        }
-#pragma unroll
-        for (int piece = 0; piece < PIECES; piece++) {
-            LinkOperands operands[TOGETHER];
-#pragma unroll
-            for (int next = 0; next < TOGETHER; next++) {
-                int link = first + next < end ? first + next : end - 1;
-                operands[next].template load<FORMAT>(low, high, values, link, piece);
-            }
-#pragma unroll
-            for (int round = 0; round < Pieces<FORMAT>::ROUNDS; round++) {
-#pragma unroll
-                for (int next = 0; next < TOGETHER; next++) {
-                    const LinkOperands& own = operands[next];
-                    multiply_round<FORMAT>(round, chains[next], own.low, own.high, own.right);
-                }
-            }
-        }
-#pragma unroll
-        for (int next = 0; next < TOGETHER; next++) {
-            if (first + next < end) take(first + next, chains[next]);
-        }
-    }
-}
-
-// The same with chains of many links, each with its first link: the operands of the next are on their way meanwhile.
-template <int FORMAT, typename Take>
-__device__ __forceinline__ void multiply_chains(const uint4* low, const uint4* high, const uint4* values, int start, int end,
-                                                Take take) {
-    const int CHAIN = Pieces<FORMAT>::CHAIN, TOGETHER = Pieces<FORMAT>::TOGETHER;
-    LinkOperands operands[TOGETHER], next[TOGETHER];
-    // Behind the last link there are zeros, which leave a sum as it is.
-    auto load = [&](LinkOperands (&to)[TOGETHER], int link) {
-#pragma unroll
-        for (int place = 0; place < TOGETHER; place++) {
-            to[place].template load<FORMAT>(low, high, values, link + place < end ? link + place : end - 1, 0);
-            if (link + place >= end) to[place].right = make_uint4(0, 0, 0, 0);
-        }
-    };
-    if (start < end) load(operands, start);
-#pragma unroll 1
-    for (int first = start; first < end; first += CHAIN) {
-        float chain[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-        int chain_end = first + CHAIN < end ? first + CHAIN : end;
-#pragma unroll 2
-        for (int link = first; link < chain_end; link += TOGETHER) {
-            load(next, link + TOGETHER);
-#pragma unroll
-            for (int place = 0; place < TOGETHER; place++) {
-#pragma unroll
-                for (int round = 0; round < Pieces<FORMAT>::ROUNDS; round++) {
-                    const LinkOperands& own = operands[place];
-                    multiply_round<FORMAT>(round, chain, own.low, own.high, own.right);
-                }
-                operands[place] = next[place];
-            }
-        }
-        take(first, chain);
-    }
-}
-
-// As either of them does it for a format.
-template <int FORMAT, typename Take>
-__device__ __forceinline__ void multiply_in_chains(const uint4* low, const uint4* high, const uint4* values, int start, int end,
-                                                   Take take) {
-    if constexpr (Pieces<FORMAT>::CHAIN == 1) {
-        multiply_links<FORMAT>(low, high, values, start, end, take);
-    } else {
-        multiply_chains<FORMAT>(low, high, values, start, end, take);
-    }
-}
-
-// Where a lane's results stand among those of a band, `[columns, rows]`: two rows of one column.
-__device__ __forceinline__ float2* own_results(float* band) {
-    return reinterpret_cast<float2*>(band + threadIdx.x % 32 * 2);
-}
-
 // What stands in front of a block's weights, the same for all blocks of a launch.
 struct StreamHead {
     u64 arrived, unused;
@@ -252,7 +139,8 @@ struct StreamHead {
 
 // Streams the bands of a block past the rows. `Finisher` takes the sums; it is asked to load what it needs of the weights
 // (`begin`, before the kernels before are done), then of what they left (`prepare`), and finally to `finish`, where
-// `total(band)` is the sum of a thread's row and column. It may have `Finisher::WORDS` words of shared memory.
+// `total(band)` is the sum of a thread's row and column. It may have `Finisher::WORDS` words of shared memory, and says
+// whether blocks may have more than four bands.
 template <int FORMAT, typename Finisher>
 __device__ __forceinline__ void stream_weights(const Product& call, const Share& share, Finisher& finisher) {
     const int LINK_SIZE = Pieces<FORMAT>::COUNT * 32;
@@ -286,41 +174,13 @@ __device__ __forceinline__ void stream_weights(const Product& call, const Share&
     }
     wait_for_block_copy(&head->arrived);
     __syncthreads();
-    // A warp takes one part of a pair of bands. Its sums take the place of the weights that it alone has read: two kernels
-    // share a multiprocessor, and the weights of a large one leave little room.
-    int part = warp % PARTS, start = part_start<FORMAT>(part, call.links), end = part_start<FORMAT>(part + 1, call.links);
-#pragma unroll 1
-    for (int band = warp / PARTS * 2; band < bands; band += STREAM_WARPS / PARTS * 2) {
-        uint4* low = weights + band * band_size;
-        bool has_high = band + 1 < bands;
-        float totals[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-        auto add = [&](int, const float(&chain)[4]) {
-#pragma unroll
-            for (int which = 0; which < 4; which++) totals[which] += chain[which];
-        };
-        multiply_in_chains<FORMAT>(low, has_high ? low + band_size : nullptr, values, start, end, add);
-        __syncwarp();
-        // Where links stay together, parts may be empty, and have no place then.
-        if (Pieces<FORMAT>::TOGETHER > 1 && start == end) continue;
-        float* place = reinterpret_cast<float*>(low + start * LINK_SIZE);
-        *own_results(place) = make_float2(totals[0], totals[1]);
-        if (has_high) *own_results(place + band_size * 4) = make_float2(totals[2], totals[3]);
+    if constexpr (Finisher::HAS_MANY_BANDS && Pieces<FORMAT>::CHAIN > 1) {
+        multiply_side_by_side<FORMAT>(weights, bands, call.links, values);
+    } else {
+        multiply_pairs<FORMAT>(weights, bands, call.links, values);
     }
     __syncthreads();
-    auto total = [&](int band) {
-        const float* place = reinterpret_cast<const float*>(weights + band * band_size);
-        place += threadIdx.x % BAND * BAND + threadIdx.x / BAND % BAND;
-        auto is_empty = [&](int part) {
-            return part_start<FORMAT>(part, call.links) == part_start<FORMAT>(part + 1, call.links);
-        };
-        float sum = Pieces<FORMAT>::TOGETHER > 1 && is_empty(0) ? 0.0f : place[0];
-#pragma unroll
-        for (int next = 1; next < PARTS; next++) {
-            if (Pieces<FORMAT>::TOGETHER > 1 && is_empty(next)) continue;
-            sum += place[part_start<FORMAT>(next, call.links) * LINK_SIZE * 4];
-        }
-        return sum;
-    };
+    auto total = [&](int band) { return total_of_parts<FORMAT>(weights + band * band_size, call.links); };
     int row = threadIdx.x / BAND % BAND;
     float scale = row < rows ? scale_of_row<FORMAT>(head->rows, row, inverse_inputs, call.has_norm, call.epsilon) : 0.0f;
     finisher.finish(rows, scale, own, total);
@@ -329,6 +189,7 @@ __device__ __forceinline__ void stream_weights(const Product& call, const Share&
 // Writes the results; a thread finishes one row and column of every fourth unit.
 template <int FORMAT>
 struct ResultWriter {
+    static const bool HAS_MANY_BANDS = true;
     static const int WORDS = 0, TOGETHER = BAND_THREADS / (BAND * BAND);
 
     const Product& call;
@@ -347,7 +208,7 @@ struct ResultWriter {
     }
 
     __device__ __forceinline__ void place(int unit) {
-        result = places_of_pair(call, row, share.first + unit * share.bands, column);
+        result = places_of_pair<FORMAT>(call, row, share.first + unit * share.bands, column);
         if (share.bands == 1) result.high_place = -1;
     }
 

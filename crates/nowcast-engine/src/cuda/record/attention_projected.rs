@@ -1,11 +1,11 @@
 //! Projections and the attention of a few tokens over themselves, in one launch.
 
-use super::fragments::{MOST_STREAMED_ROWS, STREAM_THREADS, SUM_BYTES, stream_bytes};
+use super::fragments::{MOST_STREAMED_ROWS, STREAM_THREADS, SUM_BYTES, Streamed, stream_bytes};
 use super::rotary::interleaved;
 use super::{Recorder, Shape, int, rows};
 use crate::cuda::argument::{Argument, KernelRows, argument};
 use crate::cuda::kernel::Kernel;
-use crate::cuda::weights::{BAND, DeviceLinear};
+use crate::cuda::weights::{BAND, DeviceLinear, Format};
 use crate::error::Result;
 use crate::operation::{AppendCache, AttendContext, Linear, Operation};
 
@@ -44,7 +44,7 @@ impl Recorder<'_> {
             && !self.overlap(queries.table, attend.output)?
             && !self.overlap(op.input, attend.output)?
             && self.is_last_use(append.input, rest);
-        let shared_bytes = stream_bytes(matrix, KINDS) + OWN_BYTES;
+        let shared_bytes = stream_bytes(matrix, KINDS, Streamed::Values) + OWN_BYTES;
         let fits = self.most(op.input.rows)? <= MOST_STREAMED_ROWS
             && self.weights.machine.has_clusters()
             && shared_bytes <= self.weights.machine.most_shared_bytes();
@@ -53,12 +53,17 @@ impl Recorder<'_> {
         }
         let (cache, rotation) = (&attend.cache, append.rotation.expect("keys that rotate with their queries"));
         let heads = cache.shape.heads;
+        let mut projection = self.product(op, self.weights.linears[op.weight.index].weight_address(), matrix)?;
+        let mut output = self.at(attend.output);
+        if matrix.format == Format::Brain && self.takes_operands(attend.output, rest)? {
+            (output, projection.cuts_results) = (self.leave_operands(attend.output), 1);
+        }
         let argument = ProjectedAttentionArgument {
-            projection: self.product(op, self.weights.linears[op.weight.index].weight_address(), matrix)?.into(),
+            projection: projection.into(),
             table: self.at(rotation.table),
             keys: self.at(cache.context_keys),
             values: self.at(cache.context_values),
-            output: self.at(attend.output),
+            output,
             tokens: rows(cache.shape.context)?,
             heads: int(heads)?,
             capacity: int(cache.capacity())?,

@@ -53,20 +53,39 @@ pub(super) const PARTS: usize = 4;
 const CLUSTER: usize = PARTS;
 /// Links from which the blocks of a cluster share the rows.
 const LEAST_CLUSTERED_LINKS: usize = 48;
+/// Bands of a cluster, and links of a part, up to which blocks hold their weights in registers; `HELD_BANDS` and
+/// `HELD_LINKS` for each of eight warps in linear_held.cuh.
+const MOST_HELD_BANDS: usize = 3;
+const MOST_HELD_LINKS: usize = 24;
 /// Bytes of the sums of a band.
 pub(super) const SUM_BYTES: usize = BAND * BAND * size_of::<f32>();
 /// What stands in front of a block's weights; `StreamHead` in linear_streamed.cuh.
 const HEAD_BYTES: usize = 16 + 2 * BAND * BAND * size_of::<f32>();
 
-/// Shared memory of a block that streams some bands of a matrix past its rows.
-pub(super) fn stream_bytes(matrix: &Fragments, bands: usize) -> usize {
-    HEAD_BYTES + bands * matrix.links * matrix.format.link_bytes() + row_bytes(matrix.format, matrix.links)
+/// How a product finds its few rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Streamed {
+    Values,
+    /// bf16 alone, left by the launch before.
+    Operands,
 }
 
-/// Shared memory for some links of the rows: f16 pairs take the place of the values they are cut from, other formats
-/// stand beside them.
-fn row_bytes(format: Format, links: usize) -> usize {
-    links * format.link_bytes() * if format == Format::Split { 1 } else { 3 }
+impl Streamed {
+    /// Shared memory for some links of the rows: f16 pairs take the place of the values they are cut from, other formats
+    /// stand beside them.
+    fn row_bytes(self, format: Format, links: usize) -> usize {
+        let times = match (self, format) {
+            (Streamed::Operands, _) => 0,
+            (_, Format::Split) => 1,
+            _ => 3,
+        };
+        times * links * format.link_bytes()
+    }
+}
+
+/// Shared memory of a block that streams some bands of a matrix past its rows.
+pub(super) fn stream_bytes(matrix: &Fragments, bands: usize, rows: Streamed) -> usize {
+    HEAD_BYTES + bands * matrix.links * matrix.format.link_bytes() + rows.row_bytes(matrix.format, matrix.links)
 }
 
 impl Recorder<'_> {
@@ -102,9 +121,7 @@ impl Recorder<'_> {
     pub(super) fn fragment_product(&mut self, op: &Linear, weight: u64, matrix: &Fragments, most: usize) -> Result<()> {
         if most <= MOST_STREAMED_ROWS {
             let argument = self.product(op, weight, matrix)?;
-            let bands = (argument.end_band - argument.first_band) as usize;
-            let clustered = if op.norm_epsilon.is_none() { self.cluster(matrix, bands) } else { None };
-            if let Some((kernel, shape)) = clustered.or_else(|| self.stream(matrix, bands)) {
+            if let Some((kernel, shape)) = self.streamed(op, matrix, Streamed::Values) {
                 return self.launch(NAME, kernel, shape, argument);
             }
         }
@@ -210,22 +227,33 @@ impl Recorder<'_> {
         Ok(best.expect("some tile fits"))
     }
 
+    /// The kernel for few rows; none where they do not fit.
+    pub(super) fn streamed(&self, op: &Linear, matrix: &Fragments, rows: Streamed) -> Option<(Kernel, Shape)> {
+        let bands = (op.columns.end.div_ceil(BAND) - op.columns.start / BAND) * if matrix.gated { 2 } else { 1 };
+        let clustered = if op.norm_epsilon.is_none() { self.cluster(matrix, bands, rows) } else { None };
+        clustered.or_else(|| self.stream(matrix, bands, rows))
+    }
+
     /// As many blocks as there are multiprocessors, or more where the weights of a block would not fit shared memory;
     /// none where the rows do not fit.
-    fn stream(&self, matrix: &Fragments, bands: usize) -> Option<(Kernel, Shape)> {
+    fn stream(&self, matrix: &Fragments, bands: usize, rows: Streamed) -> Option<(Kernel, Shape)> {
         let machine = &self.weights.machine;
         let width = if matrix.gated { 2 } else { 1 };
         let units = bands / width;
-        let shared_bytes = |units: usize| stream_bytes(matrix, units * width);
+        let shared_bytes = |units: usize| stream_bytes(matrix, units * width, rows);
         let least = units.div_ceil(machine.multiprocessors());
         let most = (1..=least).rev().find(|&units| shared_bytes(units) <= machine.most_shared_bytes())?;
         let grid = units.div_ceil(most).max(units.min(machine.multiprocessors()));
         let shape = Shape { grid: [grid, 1, 1], threads: STREAM_THREADS, shared_bytes: shared_bytes(most) };
-        Some((Kernel::Stream(matrix.format), shape))
+        let kernel = match rows {
+            Streamed::Values => Kernel::Stream(matrix.format),
+            Streamed::Operands => Kernel::StreamOperands,
+        };
+        Some((kernel, shape))
     }
 
     /// As [`Self::stream`] for many links of rows without a norm: each block of a cluster reads and cuts one part.
-    fn cluster(&self, matrix: &Fragments, bands: usize) -> Option<(Kernel, Shape)> {
+    fn cluster(&self, matrix: &Fragments, bands: usize, rows: Streamed) -> Option<(Kernel, Shape)> {
         let machine = &self.weights.machine;
         let is_whole = matrix.inputs == matrix.links * LINK;
         if !machine.has_clusters() || !is_whole || matrix.links < LEAST_CLUSTERED_LINKS {
@@ -239,13 +267,23 @@ impl Recorder<'_> {
         );
         // No more than are busy: the last ones may find no multiprocessors side by side.
         let clusters = units.div_ceil(most);
-        // The barrier, the largest value of each row in each part, the sums to finish, rows, weights.
-        let shared_bytes = 16
-            + PARTS * BAND * size_of::<f32>()
-            + PARTS * most.div_ceil(CLUSTER) * width * SUM_BYTES
-            + row_bytes(matrix.format, links)
-            + most * width * links * matrix.format.link_bytes();
+        let is_held =
+            matrix.format == Format::Split && !matrix.gated && most <= MOST_HELD_BANDS && links <= MOST_HELD_LINKS;
+        // Rows and weights.
+        let link_bytes = if is_held {
+            rows.row_bytes(matrix.format, MOST_HELD_LINKS)
+        } else {
+            rows.row_bytes(matrix.format, links) + most * width * links * matrix.format.link_bytes()
+        };
+        // The barrier, the largest value of each row in each part, the sums to finish.
+        let shared_bytes =
+            16 + PARTS * BAND * size_of::<f32>() + PARTS * most.div_ceil(CLUSTER) * width * SUM_BYTES + link_bytes;
+        let kernel = match rows {
+            Streamed::Operands => Kernel::ClusterOperands,
+            Streamed::Values if is_held => Kernel::ClusterHeld,
+            Streamed::Values => Kernel::Cluster(matrix.format),
+        };
         let shape = Shape { grid: [clusters * CLUSTER, 1, 1], threads: STREAM_THREADS, shared_bytes };
-        (shared_bytes <= machine.most_shared_bytes()).then_some((Kernel::Cluster(matrix.format), shape))
+        (shared_bytes <= machine.most_shared_bytes()).then_some((kernel, shape))
     }
 }

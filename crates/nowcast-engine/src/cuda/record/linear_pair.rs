@@ -63,7 +63,7 @@ impl Recorder<'_> {
     }
 
     /// Whether everybody who touches a tensor is an operation that writes it or the product right behind that reads it.
-    fn is_only_passed_on(&self, tensor: Tensor) -> bool {
+    pub(super) fn is_only_passed_on(&self, tensor: Tensor) -> bool {
         let is_kept = self.plan.kept().iter().any(|kept| kept.index == tensor.index);
         let sections = [Section::Prefill, Section::Decode].map(|section| self.plan.operations(section));
         !is_kept

@@ -12,6 +12,7 @@ mod mixture;
 mod rotary;
 mod rows;
 mod scaler;
+mod streamed;
 mod tile;
 mod tokens;
 mod transfer;
@@ -65,6 +66,7 @@ pub(super) fn record(
         constants: arena + layout.constants as u64,
         row_fragments: arena + layout.row_fragments as u64,
         next_fragments: arena + layout.next_fragments as u64,
+        operands: None,
         rotaries: layout.rotaries,
         next: (0, 0),
         launches: Vec::new(),
@@ -82,6 +84,7 @@ pub(super) fn record(
             recorder.next = recorder.weights_of_next(following);
             let performed = match operation {
                 Operation::Linear(op) if recorder.project_and_attend(op, following)? => 4,
+                Operation::Linear(op) if recorder.stream_operands(op, following)? => 1,
                 Operation::Linear(op) if recorder.linear_pair(op, following)? => 2,
                 Operation::AppendCache(append) => recorder.append_with(append, following)?,
                 Operation::AttendContext(op) => recorder.attend_context(op, following)?,
@@ -117,6 +120,8 @@ struct Recorder<'a> {
     row_fragments: u64,
     /// Rows that are cut by whoever writes them, for the product behind.
     next_fragments: u64,
+    /// The tensor of few rows that the launch before has left there, for the product behind.
+    operands: Option<usize>,
     constants: u64,
     rotaries: Vec<Rotary>,
     /// Address and bytes of the weights of the next product.
