@@ -299,6 +299,7 @@ fn many_heads_and_series() {
 fn many_rows_over_one_chunk() {
     let many = Case { heads: 15, head_dim: 36, series: 12, capacity: 40, context: 33, ..PLAIN };
     compare(many);
+    compare(Case { series: 3, tokens: 6, ..many });
     compare(Case { heads: 8, series: 3, tokens: 11, hidden: 5, dtype: Dtype::Bf16, ..many });
 }
 
@@ -350,6 +351,7 @@ fn heads_of_any_size() {
 
 #[test]
 fn own_tokens_and_hidden_ones() {
+    compare(Case { tokens: 5, ..PLAIN });
     compare(Case { tokens: 11, ..PLAIN });
     compare(Case { tokens: 3, hidden: 5, ..PLAIN });
     compare(Case { tokens: 3, hidden: 66, ..PLAIN });

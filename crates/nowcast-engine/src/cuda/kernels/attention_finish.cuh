@@ -52,8 +52,8 @@ __device__ __forceinline__ void finish_few_rows(const Block& block, i64 first_ro
 }
 
 // Merges own keys, `COUNT` at a time, into answers that have been put by, and writes them: those of a thread's rows from
-// `first` on, up to `BATCH` rows at a time. So many are live.
-template <int COUNT, int BATCH, typename Block>
+// `first` on, up to `BATCH` rows at a time. So many are live. `LOADED`: as `OwnKeys` has it.
+template <int COUNT, int LOADED, int BATCH, typename Block>
 __device__ __forceinline__ void finish_rows(const Block& block, i64 first_row, int head, int first, int rows) {
     const int GROUPS = Block::OWN_GROUPS, OWNED = Block::OWNED;
     const Attention& call = block.call;
@@ -67,7 +67,7 @@ __device__ __forceinline__ void finish_rows(const Block& block, i64 first_row, i
         for (int index = 0; index < TOGETHER; index++) block.take_up(row + index, &answers[index]);
 #pragma unroll 1
         for (int start = 0; start < most; start += COUNT) {
-            OwnKeys<GROUPS, COUNT> own[TOGETHER];
+            OwnKeys<GROUPS, COUNT, LOADED> own[TOGETHER];
 #pragma unroll
             for (int index = 0; index < TOGETHER; index++) {
                 bool live = row + index < rows;

@@ -35,7 +35,8 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
         block.meet();
     }
     block.cut_queries(first_row, head, rows);
-    if (is_first) expect_own_keys<Block>(call, first_row, head, rows);
+    // One chunk is gone through too soon for that to pay.
+    if (is_first && !IS_CHUNK) expect_own_keys<Block>(call, first_row, head, rows);
     int own_row = threadIdx.x / LANES * OWNED;
     bool owns = own_row < ROWS && is_first;
     __syncthreads();
@@ -81,11 +82,13 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     __syncwarp();
     int own = own_keys(call);
     if (GROUPS == 1 && own <= 2) {
-        finish_rows<2, 4>(block, first_row, head, own_row, rows);
+        finish_rows<2, 2, 4>(block, first_row, head, own_row, rows);
     } else if (GROUPS == 1 && own <= 4) {
-        finish_rows<4, 2>(block, first_row, head, own_row, rows);
+        finish_rows<4, 4, 2>(block, first_row, head, own_row, rows);
+    } else if (GROUPS == 1 && own <= 6) {
+        finish_rows<OWN_CHUNK, 6, 1>(block, first_row, head, own_row, rows);
     } else {
-        finish_rows<OWN_CHUNK, 1>(block, first_row, head, own_row, rows);
+        finish_rows<OWN_CHUNK, OWN_CHUNK, 1>(block, first_row, head, own_row, rows);
     }
 }
 

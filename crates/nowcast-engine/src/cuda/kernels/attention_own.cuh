@@ -82,15 +82,15 @@ __device__ __forceinline__ int hidden_keys(const Attention& call, const Window& 
     return window.causal ? 0 : call.hidden;
 }
 
-// Some of the own keys of a row's path, from `start` on: as many as `COUNT`. All threads of a warp come here together, each
-// for its own row.
-template <int GROUPS, int COUNT>
+// Some of the own keys of a row's path, from `start` on: as many as `COUNT`, or the first `LOADED` of them, if no row sees
+// more. All threads of a warp come here together, each for its own row.
+template <int GROUPS, int COUNT, int LOADED = COUNT>
 struct OwnKeys {
     const float *query, *all_keys, *all_values;
     // Place of the path's keys, the first that is not hidden and the end of those that the row sees.
     i64 place;
     int hidden, end, start, head_dim;
-    float4 keys[COUNT], values[COUNT];
+    float4 keys[LOADED], values[LOADED];
 
     __device__ __forceinline__ void begin(const Attention& call, int row, int head, int first, bool live) {
         query = call.query + (i64)row * call.query_width + call.query_column + head * call.head_dim;
@@ -108,10 +108,10 @@ struct OwnKeys {
     }
 
     // What is not seen is loaded from elsewhere and thrown away.
-    __device__ __forceinline__ void load(const float* from, int group, float4 (&loaded)[COUNT]) const {
+    __device__ __forceinline__ void load(const float* from, int group, float4 (&loaded)[LOADED]) const {
         int inside = component(group) < head_dim ? component(group) : 0;
 #pragma unroll
-        for (int index = 0; index < COUNT; index++) {
+        for (int index = 0; index < LOADED; index++) {
             loaded[index] = four_at(from + place + (sees(index) ? (start + index) * head_dim : 0) + inside);
         }
     }
@@ -134,7 +134,7 @@ struct OwnKeys {
             float4 asked = four_at(query + (inside ? component(group) : 0));
             if (group > 0) load(all_keys, group, keys);
 #pragma unroll
-            for (int index = 0; index < COUNT; index++) {
+            for (int index = 0; index < LOADED; index++) {
                 const float4& key = keys[index];
                 float sum = fmaf(asked.x, key.x, fmaf(asked.y, key.y, fmaf(asked.z, key.z, fmaf(asked.w, key.w, scores[index]))));
                 scores[index] = inside ? sum : scores[index];
@@ -155,9 +155,9 @@ struct OwnKeys {
         bool sees_own = sees(lane / SAME);
         clear(chunk);
         chunk->largest = largest_of_row(sees_own ? scores[0] : LEAST);
-        float weight = sees_own ? exponential_of_negative(scores[0] - chunk->largest) : 0.0f, weights[COUNT];
+        float weight = sees_own ? exponential_of_negative(scores[0] - chunk->largest) : 0.0f, weights[LOADED];
 #pragma unroll
-        for (int index = 0; index < COUNT; index++) {
+        for (int index = 0; index < LOADED; index++) {
             weights[index] = __shfl_sync(0xffffffffu, weight, threadIdx.x % 32 / LANES * LANES + SAME * index);
             chunk->sum += weights[index];
         }
@@ -166,7 +166,7 @@ struct OwnKeys {
             if (component(group) >= head_dim) continue;
             if (GROUPS > 1) load(all_values, group, values);
 #pragma unroll
-            for (int index = 0; index < COUNT; index++) {
+            for (int index = 0; index < LOADED; index++) {
                 // Nothing times what is not seen may be no number.
                 float4 sum = scaled_sum(values[index], weights[index], chunk->value[group]);
                 if (sees(index)) chunk->value[group] = sum;
