@@ -6,7 +6,7 @@ mod statistics;
 mod tokens;
 
 pub use attention::{
-    AppendCache, AttendContext, AttendGroup, AttendPaths, CachePart, RotaryTable, RotateQuery, Rotation, Tokens,
+    AppendCache, AttendContext, AttendGroup, AttendPaths, CachePart, RotaryTable, RotateQuery, Rotation,
 };
 pub use rows::{Add, LastRow, Linear, Norm, OverwriteExogenous, PrependLabel, RepeatRows, Round, SortSamples, SwiGlu};
 pub use statistics::{ActivateMixture, DrawMixture, MixtureQuantiles, ScaleContext, ScaleStep};

@@ -12,7 +12,7 @@ use nowcast_engine::device::{Device, Launch};
 use nowcast_engine::dtype::Dtype;
 use nowcast_engine::extent::{Live, Rows};
 use nowcast_engine::kv_cache::{CacheShape, LayerCache};
-use nowcast_engine::operation::{self, CachePart, Operation, Tokens};
+use nowcast_engine::operation::{self, CachePart, Operation};
 use nowcast_engine::plan::{Element, PlanBuilder, Section, Tensor};
 use nowcast_engine::token_sampling::TokenSampling;
 use nowcast_engine::weights::{Activation, LinearSource, WeightList};
@@ -35,10 +35,9 @@ struct Case {
     other_dtype: Dtype,
 }
 
-/// What a device answers: all tokens of the context, its last one, and the own tokens of every path.
+/// What a device answers: the tokens of the context, and the own tokens of every path.
 struct Answers {
     context: Vec<f64>,
-    last: Vec<f64>,
     paths: Vec<f64>,
 }
 
@@ -85,15 +84,11 @@ impl Case {
             }));
         };
         append(&mut plan, all, CachePart::Context);
-        let last = plan.last_row(all, series);
-        let [context_output, last_output] = [(all, Tokens::All), (last, Tokens::Last)].map(|(query, tokens)| {
-            let output = plan.tensor(query.rows, width);
-            let attend = operation::AttendContext { query, query_column: 0, cache, output, tokens };
-            plan.push(Operation::AttendContext(attend));
-            plan.linear(behind, output);
-            plan.keep(output);
-            output
-        });
+        let context_output = plan.tensor(all.rows, width);
+        let attend = operation::AttendContext { query: all, query_column: 0, cache, output: context_output };
+        plan.push(Operation::AttendContext(attend));
+        plan.linear(behind, context_output);
+        plan.keep(context_output);
         plan.begin_decode();
         append(&mut plan, own, CachePart::Suffix { first: 0, tokens: self.tokens });
         let paths_output = plan.tensor(own.rows, width);
@@ -127,12 +122,12 @@ impl Case {
         let launch = Launch { live, seed: 0, first_sample: 0, token_sampling: TokenSampling::default() };
         executable.run(Section::Prefill, &launch).unwrap();
         executable.run(Section::Decode, &launch).unwrap();
-        let [context, last, paths] = [context_output, last_output, paths_output].map(|tensor| {
+        let [context, paths] = [context_output, paths_output].map(|tensor| {
             let mut values = vec![f64::NAN; tensor.rows.count(live) * width];
             executable.read(tensor, &mut values);
             values
         });
-        Answers { context, last, paths }
+        Answers { context, paths }
     }
 
     /// Softmax attention in f64, and by how much a component may miss it.
@@ -195,9 +190,6 @@ impl Case {
                 let truth = self.truth(&of_context(0, series, token, head), &keys[..=token], &values[..=token]);
                 let place = (series * self.context + token) * width + head * head_dim;
                 compare(&format!("token {token}"), &truth, &answers.context[place..]);
-                if token + 1 == self.context {
-                    compare("the last token", &truth, &answers.last[series * width + head * head_dim..]);
-                }
             }
             for path in series * self.samples..(series + 1) * self.samples {
                 for token in 0..self.tokens {
@@ -327,7 +319,7 @@ fn narrow_products_elsewhere_leave_attention_in_f32() {
         let device = device.with_exact_sums(false);
         let digits = |dtype: Dtype, other_dtype: Dtype| {
             let answers = Case { dtype, other_dtype, ..WIDE }.run(&device);
-            [answers.context, answers.last, answers.paths].map(|answer| bits(&answer))
+            [answers.context, answers.paths].map(|answer| bits(&answer))
         };
         let expected = digits(Dtype::F32, Dtype::F32);
         for narrow in [Dtype::Bf16, Dtype::Tf32] {

@@ -12,7 +12,7 @@ use nowcast_engine::device::{Device, Launch};
 use nowcast_engine::dtype::Dtype;
 use nowcast_engine::extent::{Live, Rows};
 use nowcast_engine::kv_cache::{CacheShape, LayerCache};
-use nowcast_engine::operation::{self, CachePart, Operation, Rotation, Tokens};
+use nowcast_engine::operation::{self, CachePart, Operation, Rotation};
 use nowcast_engine::plan::{Element, PlanBuilder, Section, Tensor};
 use nowcast_engine::rotary::{Pairing, Rotary};
 use nowcast_engine::token_sampling::TokenSampling;
@@ -59,7 +59,6 @@ impl Case {
                 column: 0,
                 heads,
                 table: rotation.table,
-                tokens: Tokens::All,
             });
             let append = Operation::AppendCache(operation::AppendCache {
                 rotation: Some(rotation),
@@ -134,8 +133,7 @@ impl Case {
             part: CachePart::Context,
         }));
         let output = plan.tensor(input.rows, width);
-        let tokens = Tokens::All;
-        let attend = operation::AttendContext { query: input, query_column: 0, cache, output, tokens };
+        let attend = operation::AttendContext { query: input, query_column: 0, cache, output };
         plan.push(Operation::AttendContext(attend));
         let of_context = plan.linear(weight, output);
         plan.begin_decode();

@@ -10,7 +10,7 @@ use nowcast_engine::dtype::Dtype;
 use nowcast_engine::extent::{Live, Rows};
 use nowcast_engine::head::Head;
 use nowcast_engine::kv_cache::{CacheShape, LayerCache};
-use nowcast_engine::operation::{self, CachePart, Operation, Rotation, Tokens};
+use nowcast_engine::operation::{self, CachePart, Operation, Rotation};
 use nowcast_engine::plan::{Element, Norm, Plan, PlanBuilder, Section, Tensor};
 use nowcast_engine::rotary::{Pairing, Rotary};
 use nowcast_engine::scaler::{STATE_WIDTH, Scaler};
@@ -122,17 +122,12 @@ fn forecast(list: &mut WeightList<'_>, capacity: Live) -> (Plan, [Tensor; 3], Te
             column: 0,
             heads: HEADS,
             table,
-            tokens: Tokens::All,
         }));
         let output = plan.tensor(x.rows, WIDTH);
         plan.push(match step {
-            None => Operation::AttendContext(operation::AttendContext {
-                query: projected,
-                query_column: 0,
-                cache,
-                output,
-                tokens: Tokens::All,
-            }),
+            None => {
+                Operation::AttendContext(operation::AttendContext { query: projected, query_column: 0, cache, output })
+            }
             Some(step) => Operation::AttendPaths(operation::AttendPaths {
                 query: projected,
                 query_column: 0,

@@ -3,7 +3,7 @@
 use super::case::{Case, live};
 use crate::extent::{Live, Rows};
 use crate::kv_cache::{CacheShape, LayerCache};
-use crate::operation::{self, CachePart, Operation, Rotation, Tokens};
+use crate::operation::{self, CachePart, Operation, Rotation};
 use crate::plan::Tensor;
 use crate::rotary::{Pairing, Rotary};
 use crate::weights::Activation;
@@ -39,33 +39,29 @@ pub fn attending<'a>(pairing: Pairing, tokens: usize, hidden: usize, capacity: L
             part,
         }));
     };
-    let rotate = |case: &mut Case<'a>, tensor: Tensor, table: Tensor, tokens: Tokens| {
+    let rotate = |case: &mut Case<'a>, tensor: Tensor, table: Tensor| {
         case.plan.push(Operation::RotateQuery(operation::RotateQuery {
             rotary,
             tensor,
             column: 0,
             heads: HEADS,
             table,
-            tokens,
         }));
     };
     let positions = table(&mut case, context, Rows::fixed(0), context);
     append(&mut case, qkv, positions, CachePart::Context);
     // Nothing between: short contexts do all three at once.
-    rotate(&mut case, qkv, positions, Tokens::All);
+    rotate(&mut case, qkv, positions);
     let output = case.plan.tensor(qkv.rows, WIDTH);
-    let attend = operation::AttendContext { query: qkv, query_column: 0, cache, output, tokens: Tokens::All };
+    let attend = operation::AttendContext { query: qkv, query_column: 0, cache, output };
     case.plan.push(Operation::AttendContext(attend));
     case.output("at once", output);
     let again = case.input(series.times_context(1), 3 * WIDTH, 0.8);
-    let last = case.plan.last_row(again, series);
-    for (name, query, tokens) in [("all", again, Tokens::All), ("last", last, Tokens::Last)] {
-        rotate(&mut case, query, positions, tokens);
-        let output = case.plan.tensor(query.rows, WIDTH);
-        let attend = operation::AttendContext { query, query_column: 0, cache, output, tokens };
-        case.plan.push(Operation::AttendContext(attend));
-        case.output(name, output);
-    }
+    rotate(&mut case, again, positions);
+    let output = case.plan.tensor(again.rows, WIDTH);
+    let attend = operation::AttendContext { query: again, query_column: 0, cache, output };
+    case.plan.push(Operation::AttendContext(attend));
+    case.output("again", output);
     let paths = series.times_samples();
     let own: Vec<Tensor> = (0..2).map(|_| case.input(paths.times(tokens), 3 * WIDTH, 0.8)).collect();
     case.plan.begin_decode();
@@ -73,7 +69,7 @@ pub fn attending<'a>(pairing: Pairing, tokens: usize, hidden: usize, capacity: L
         let first = context.plus(step * tokens);
         let positions = table(&mut case, Rows::fixed(tokens), first, context.plus((step + 1) * tokens));
         append(&mut case, own, positions, CachePart::Suffix { first: step * tokens, tokens });
-        rotate(&mut case, own, positions, Tokens::All);
+        rotate(&mut case, own, positions);
         let output = case.plan.tensor(own.rows, WIDTH);
         case.plan.push(Operation::AttendPaths(operation::AttendPaths {
             query: own,
@@ -122,36 +118,31 @@ pub fn projecting<'a>(capacity: Live) -> Case<'a> {
         cache,
         part: CachePart::Context,
     }));
-    let (heads, tokens) = (HEADS, Tokens::All);
     case.plan.push(Operation::RotateQuery(operation::RotateQuery {
         rotary,
         tensor: qkv,
         column: 0,
-        heads,
+        heads: HEADS,
         table,
-        tokens,
     }));
     let output = case.plan.tensor(input.rows, WIDTH);
-    case.plan.push(Operation::AttendContext(operation::AttendContext {
-        query: qkv,
-        query_column: 0,
-        cache,
-        output,
-        tokens,
-    }));
+    case.plan.push(Operation::AttendContext(operation::AttendContext { query: qkv, query_column: 0, cache, output }));
     case.output("attended", output);
     let weight = case.linear(PROJECTED_INPUTS, WIDTH, Activation::None);
     let sum = case.plan.linear_add(weight, output, input);
     case.output("added", sum);
-    // The last token asks the cache, which shows what was put there.
-    let asking = case.input(series, WIDTH, 0.3);
-    let answer = case.plan.tensor(series, WIDTH);
-    case.plan.push(Operation::AttendContext(operation::AttendContext {
+    // Paths ask the cache, which shows what was put there.
+    let asking = case.input(series.times_samples(), WIDTH, 0.3);
+    case.plan.begin_decode();
+    let answer = case.plan.tensor(asking.rows, WIDTH);
+    case.plan.push(Operation::AttendPaths(operation::AttendPaths {
         query: asking,
         query_column: 0,
         cache,
         output: answer,
-        tokens: Tokens::Last,
+        tokens: 1,
+        seen: 0,
+        hidden: 0,
     }));
     case.output("asked again", answer);
     case

@@ -5,7 +5,7 @@ use super::attention::{Decode, Grouped, Prefill, Prefix, Suffix, scratch_len};
 use super::executor::Context;
 use super::pool::ThreadPool;
 use crate::kv_cache::LayerCache;
-use crate::operation::{AttendContext, AttendGroup, AttendPaths, Operation, Tokens};
+use crate::operation::{AttendContext, AttendGroup, AttendPaths, Operation};
 use crate::plan::{Plan, Section};
 
 /// Scratch values that the attention operations of a plan need at most.
@@ -40,7 +40,7 @@ pub(super) fn context(op: &AttendContext, access: &Access<'_>, context: &mut Con
         heads: shape.heads,
         head_dim: shape.head_dim,
         series: shape.series.count(access.live()),
-        queries: if op.tokens == Tokens::All { prefix.live } else { 1 },
+        queries: prefix.live,
         query: &access.read::<f32>(op.query)[op.query_column..],
         query_stride: op.query.width,
         prefix,

@@ -6,7 +6,7 @@ use super::executor::Context;
 use super::rows::SharedRows;
 use super::tile::LINE;
 use super::vector::Vector;
-use crate::operation::{AppendCache, CachePart, RotaryTable, RotateQuery, Tokens};
+use crate::operation::{AppendCache, CachePart, RotaryTable, RotateQuery};
 use crate::rotary::Rotary;
 
 /// Positions or rows that one task takes: enough to be worth a thread.
@@ -25,14 +25,6 @@ pub(super) fn table(op: &RotaryTable, access: &Access<'_>, context: &mut Context
     });
 }
 
-/// The row of the table that a tensor row takes.
-fn position(tokens: Tokens, row: usize, count: usize) -> usize {
-    match tokens {
-        Tokens::All => row % count,
-        Tokens::Last => count - 1,
-    }
-}
-
 pub(super) fn query(op: &RotateQuery, access: &Access<'_>, context: &mut Context<'_>) {
     let table = access.read::<f32>(op.table);
     let count = table.len() / op.table.width;
@@ -40,7 +32,7 @@ pub(super) fn query(op: &RotateQuery, access: &Access<'_>, context: &mut Context
     let queries = SharedRows::new(access.write::<f32>(op.tensor), op.tensor.width);
     context.weights.pool.for_each_chunk(access.rows(op.tensor), GRAIN, |range| {
         for row in range {
-            let entry = &table[position(op.tokens, row, count) * op.table.width..];
+            let entry = &table[row % count * op.table.width..];
             let (cosine, sine) = (&entry[..head_dim], &entry[head_dim..2 * head_dim]);
             // SAFETY: every row is visited once.
             let row = unsafe { queries.row(row) };

@@ -30,19 +30,8 @@ pub struct RotateQuery {
     pub column: usize,
     /// Number of heads.
     pub heads: usize,
-    /// Rows of [`RotaryTable`].
+    /// Rows of [`RotaryTable`], one for each token of the pass.
     pub table: Tensor,
-    /// Which row of the table a tensor row takes.
-    pub tokens: Tokens,
-}
-
-/// Which tokens of a pass a tensor's rows hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tokens {
-    /// All of them, series after series (or path after path).
-    All,
-    /// The last one of every series.
-    Last,
 }
 
 /// Positions for keys on their way into the cache.
@@ -88,7 +77,7 @@ pub struct AppendCache {
 /// See [`AttendContext`](super::Operation::AttendContext). Queries are scaled already.
 #[derive(Debug, Clone)]
 pub struct AttendContext {
-    /// `[series, tokens, width]` or, for [`Tokens::Last`], `[series, width]`.
+    /// `[series, tokens, width]`
     pub query: Tensor,
     /// First column of the queries.
     pub query_column: usize,
@@ -96,8 +85,6 @@ pub struct AttendContext {
     pub cache: LayerCache,
     /// As many rows as `query`, `[.., heads · head_dim]`.
     pub output: Tensor,
-    /// Which tokens ask.
-    pub tokens: Tokens,
 }
 
 /// See [`AttendPaths`](super::Operation::AttendPaths). Queries are scaled already. A query sees the whole context of

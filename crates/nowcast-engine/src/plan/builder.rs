@@ -223,7 +223,6 @@ impl PlanBuilder {
 mod tests {
     use super::*;
     use crate::kv_cache::{CacheShape, LayerCache};
-    use crate::operation::Tokens;
     use crate::plan::Section;
 
     const CAPACITY: Live = Live { batch: 2, context: 4, samples: 8 };
@@ -268,8 +267,7 @@ mod tests {
         let read = plan.swiglu(early);
         let [_, _] = [(); 2].map(|()| plan.swiglu(query));
         let output = plan.tensor(query.rows, 4);
-        let tokens = Tokens::All;
-        let attend = operation::AttendContext { query, query_column: 0, cache, output, tokens };
+        let attend = operation::AttendContext { query, query_column: 0, cache, output };
         plan.push(Operation::AttendContext(attend));
         let plan = plan.finish().unwrap();
         let range = |tensor: Tensor| plan.offset(tensor)..plan.offset(tensor) + plan.tensor_bytes(tensor);

@@ -4,7 +4,7 @@ use super::Cost;
 use crate::dtype::Dtype;
 use crate::extent::Live;
 use crate::kv_cache::LayerCache;
-use crate::operation::{AttendGroup, AttendPaths, CachePart, Linear, Operation, Tokens};
+use crate::operation::{AttendGroup, AttendPaths, CachePart, Linear, Operation};
 use crate::plan::Tensor;
 use crate::weights::LinearId;
 
@@ -29,12 +29,9 @@ pub(crate) fn cost(operation: &Operation, live: Live, matrix: impl Fn(LinearId) 
         Operation::AttendContext(op) => {
             let (tokens, row) = (op.cache.shape.context.count(live), cache_row(&op.cache));
             let series = op.cache.shape.series.count(live);
-            let (asking, pairs) = match op.tokens {
-                Tokens::All => (tokens, tokens * (tokens + 1) / 2),
-                Tokens::Last => (1, tokens),
-            };
-            let values = (2 * series * asking + 2 * series * tokens) * row;
-            let shape = format!("{series} x {asking} queries, {tokens} keys, {}", heads(&op.cache));
+            let pairs = tokens * (tokens + 1) / 2;
+            let values = 4 * series * tokens * row;
+            let shape = format!("{series} x {tokens} queries, {tokens} keys, {}", heads(&op.cache));
             ("attend context", shape, 4 * values, 2 * MULTIPLY_ADD * series * pairs * row)
         }
         Operation::AttendPaths(op) => attend_paths(op, live),
@@ -213,10 +210,7 @@ mod tests {
             let cache = LayerCache::new(plan, shape);
             let query = plan.tensor(Rows::batch().times_context(0), 8);
             let output = plan.tensor(query.rows, 8);
-            for tokens in [Tokens::All, Tokens::Last] {
-                let attend = AttendContext { query, query_column: 0, cache, output, tokens };
-                plan.push(Operation::AttendContext(attend));
-            }
+            plan.push(Operation::AttendContext(AttendContext { query, query_column: 0, cache, output }));
             let query = plan.tensor(Rows::batch().times_samples().times(2), 8);
             let output = plan.tensor(query.rows, 8);
             let attend = AttendPaths { query, query_column: 0, cache, output, tokens: 2, seen: 2, hidden: 1 };
@@ -226,11 +220,9 @@ mod tests {
         let pair = 2 * 2 * (4 + 4);
         let all: u64 = (0..3).flat_map(|_| (0..5).flat_map(|query| (0..=query).map(|_| pair))).sum();
         assert_eq!(costs[0].flops, all);
-        assert_eq!(costs[1].flops, 3 * 5 * pair);
         // The first query sees five tokens of context and two of its own, less one; the second one more.
-        assert_eq!(costs[2].flops, 3 * 7 * (6 + 7) * pair);
+        assert_eq!(costs[1].flops, 3 * 7 * (6 + 7) * pair);
         assert_eq!(costs[0].bytes, 4 * 8 * (2 * 15 + 2 * 15));
-        assert_eq!(costs[1].bytes, 4 * 8 * (2 * 3 + 2 * 15));
-        assert_eq!(costs[2].bytes, 4 * 8 * (2 * 42 + 2 * 15 + 2 * 21 * 3));
+        assert_eq!(costs[1].bytes, 4 * 8 * (2 * 42 + 2 * 15 + 2 * 21 * 3));
     }
 }

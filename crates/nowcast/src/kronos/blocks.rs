@@ -2,7 +2,7 @@
 
 use nowcast_engine::extent::Rows;
 use nowcast_engine::kv_cache::{CacheShape, LayerCache};
-use nowcast_engine::operation::{self, CachePart, Operation, Rotation, Tokens};
+use nowcast_engine::operation::{self, CachePart, Operation, Rotation};
 use nowcast_engine::plan::Tensor;
 use nowcast_engine::rotary::{Pairing, Rotary};
 
@@ -82,15 +82,11 @@ impl Forward<'_> {
             column: 0,
             heads: stack.transformer.heads,
             table: pass.rotation.table,
-            tokens: Tokens::All,
         }));
         let output = self.plan.tensor(x.rows, width);
         let (query, query_column, cache) = (qkv, 0, *cache);
         self.plan.push(match pass.span {
-            Span::Shared => {
-                let tokens = Tokens::All;
-                Operation::AttendContext(operation::AttendContext { query, query_column, cache, output, tokens })
-            }
+            Span::Shared => Operation::AttendContext(operation::AttendContext { query, query_column, cache, output }),
             Span::Own { first, tokens, hidden } => {
                 let seen = first + 1;
                 let attend = operation::AttendPaths { query, query_column, cache, output, tokens, seen, hidden };

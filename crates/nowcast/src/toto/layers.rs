@@ -1,7 +1,7 @@
 //! The layers: attention over time or between variates, and the MLP.
 
 use nowcast_engine::kv_cache::LayerCache;
-use nowcast_engine::operation::{self, CachePart, Operation, Rotation, Tokens};
+use nowcast_engine::operation::{self, CachePart, Operation, Rotation};
 use nowcast_engine::plan::Tensor;
 
 use super::config::LayerKind;
@@ -32,16 +32,10 @@ impl Forward<'_> {
         let width = x.width;
         let qkv = self.plan.norm_linear(layer.qkv.norm, layer.qkv.weight, x);
         let cache = self.append(index, qkv, width, pass);
-        self.rotate_query(qkv, pass.table, Tokens::All);
+        self.rotate_query(qkv, pass.table);
         let output = self.plan.tensor(x.rows, width);
         self.plan.push(match pass.step {
-            None => Operation::AttendContext(operation::AttendContext {
-                query: qkv,
-                query_column: 0,
-                cache,
-                output,
-                tokens: Tokens::All,
-            }),
+            None => Operation::AttendContext(operation::AttendContext { query: qkv, query_column: 0, cache, output }),
             Some(step) => Operation::AttendPaths(operation::AttendPaths {
                 query: qkv,
                 query_column: 0,
@@ -96,16 +90,9 @@ impl Forward<'_> {
         cache
     }
 
-    fn rotate_query(&mut self, tensor: Tensor, table: Tensor, tokens: Tokens) {
+    fn rotate_query(&mut self, tensor: Tensor, table: Tensor) {
         let rotary = self.model.rotary();
         let heads = self.model.config.heads;
-        self.plan.push(Operation::RotateQuery(operation::RotateQuery {
-            rotary,
-            tensor,
-            column: 0,
-            heads,
-            table,
-            tokens,
-        }));
+        self.plan.push(Operation::RotateQuery(operation::RotateQuery { rotary, tensor, column: 0, heads, table }));
     }
 }

@@ -17,7 +17,7 @@ pub struct Prefill<'a> {
     pub head_dim: usize,
     /// Series.
     pub series: usize,
-    /// Queries per series, at most the live tokens: all of them, or 1 where only the last is needed.
+    /// Queries per series, at most the live tokens.
     pub queries: usize,
     /// Rows `[series, queries]` of `[heads, head_dim]`.
     pub query: &'a [f32],

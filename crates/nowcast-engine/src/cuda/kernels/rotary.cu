@@ -62,8 +62,7 @@ struct RotateQuery {
     int heads;
     int head_dim;
     int interleaved;
-    // Whether every row takes the last row of the table.
-    int last;
+    int reserved;
 };
 
 // One thread for each row, head and pair.
@@ -74,8 +73,7 @@ KERNEL(rotate_query, RotateQuery, 256) {
     if (row >= count(call.rows, call.live)) return;
     int head = (int)(index / pairs % call.heads), pair = (int)(index % pairs);
     int positions = count(call.positions, call.live);
-    i64 position = call.last ? positions - 1 : row % positions;
-    const float* cosine = call.table + position * 4 * call.head_dim;
+    const float* cosine = call.table + row % positions * 4 * call.head_dim;
     const float* sine = cosine + call.head_dim;
     float* values = call.tensor + row * call.width + call.column + head * call.head_dim;
     int first, second;

@@ -7,9 +7,7 @@ use crate::cuda::argument::{KernelRows, argument};
 use crate::cuda::kernel::Kernel;
 use crate::error::Result;
 use crate::kv_cache::LayerCache;
-use crate::operation::{
-    AppendCache, AttendContext, AttendGroup, AttendPaths, CachePart, Operation, RotateQuery, Tokens,
-};
+use crate::operation::{AppendCache, AttendContext, AttendGroup, AttendPaths, CachePart, Operation, RotateQuery};
 use crate::plan::Tensor;
 
 argument! {
@@ -94,7 +92,6 @@ impl Recorder<'_> {
     /// those of the CPU.
     pub(super) fn attends_fresh(&self, append: &AppendCache, queries: &RotateQuery, attend: &AttendContext) -> bool {
         !self.weights.settings.exact
-            && attend.tokens == Tokens::All
             && append.part == CachePart::Context
             && attend.query == append.input
             && attend.query_column == queries.column

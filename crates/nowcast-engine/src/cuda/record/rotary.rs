@@ -5,7 +5,7 @@ use crate::cuda::argument::{KernelRows, argument};
 use crate::cuda::kernel::Kernel;
 use crate::error::{Error, Result};
 use crate::extent::Rows;
-use crate::operation::{AppendCache, CachePart, RotaryTable, RotateQuery, Rotation, Tokens};
+use crate::operation::{AppendCache, CachePart, RotaryTable, RotateQuery, Rotation};
 use crate::rotary::{Pairing, Rotary};
 
 argument! {
@@ -20,7 +20,7 @@ argument! {
     /// `RotateQuery` in rotary.cu.
     RotateQueryArgument {
         tensor: u64, table: u64, live: u64, rows: KernelRows, positions: KernelRows,
-        width: i32, column: i32, heads: i32, head_dim: i32, interleaved: i32, last: i32,
+        width: i32, column: i32, heads: i32, head_dim: i32, interleaved: i32, reserved: i32,
     }
 }
 
@@ -75,7 +75,7 @@ impl Recorder<'_> {
             heads: int(op.heads)?,
             head_dim: int(head_dim)?,
             interleaved: interleaved(&op.rotary),
-            last: (op.tokens == Tokens::Last).into(),
+            reserved: 0,
         };
         let shape = Shape::flat(self.most(op.tensor.rows)? * op.heads * head_dim / 2, 256);
         self.launch("RotateQuery", Kernel::RotateQuery, shape, argument)
@@ -92,7 +92,6 @@ impl Recorder<'_> {
         };
         append.rotation.as_ref().is_some_and(same)
             && queries.tensor == append.input
-            && queries.tokens == Tokens::All
             && queries.heads == append.cache.shape.heads
     }
 
