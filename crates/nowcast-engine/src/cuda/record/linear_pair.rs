@@ -3,12 +3,12 @@
 use super::fragments::{Blocked, MOST_STREAMED_ROWS};
 use super::tile::Tile;
 use super::{Recorder, Section};
-use crate::cuda::weights::{DeviceLinear, Format, LINK};
+use crate::cuda::weights::{DeviceLinear, Format, Fragments, LINK};
 use crate::error::Result;
 use crate::operation::{Linear, Operation};
 use crate::plan::Tensor;
 
-impl Recorder<'_> {
+impl<'a> Recorder<'a> {
     /// Records a gated product together with the one behind it, if both suit, and says whether it did.
     pub(super) fn linear_pair(&mut self, op: &Linear, following: &[Operation]) -> Result<bool> {
         let stored = &self.weights.linears[op.weight.index];
@@ -30,40 +30,49 @@ impl Recorder<'_> {
         Ok(true)
     }
 
-    /// The product behind whatever writes its rows, and its tile, if it can read them at `next_fragments`, cut by their
-    /// writer. Values that become bf16 need no power of two, so that they can be cut without the rest of their row; no digit
-    /// changes.
+    /// The product of many rows behind whatever writes them, and its tile, if it can read them at `next_fragments`, cut by
+    /// their writer.
     pub(super) fn product_of_operands(
         &mut self,
         input: Tensor,
         following: &[Operation],
     ) -> Result<Option<(Blocked, &'static Tile)>> {
-        let weights = self.weights;
-        let Some(Operation::Linear(op)) = following.first() else { return Ok(None) };
-        let stored = &weights.linears[op.weight.index];
-        let DeviceLinear::Fragments(matrix) = stored else { return Ok(None) };
-        let most = self.most(op.input.rows)?;
+        let Some((op, matrix)) = self.reader_of_operands(input, following) else { return Ok(None) };
+        let most = self.most(input.rows)?;
+        if most <= MOST_STREAMED_ROWS {
+            return Ok(None);
+        }
+        let address = self.weights.linears[op.weight.index].weight_address();
+        let mut product = self.blocked(op, address, matrix, most)?;
+        let tile = self.tile(&product)?;
+        (product.argument.row_fragments, product.argument.row_scale) = (self.next_fragments, 0);
+        Ok(tile.grouped.then_some((product, tile)))
+    }
+
+    /// The product right behind whatever writes a tensor, if it can take its rows as operands, and nobody else asks for
+    /// them. Values that become bf16 need no power of two, so that they can be cut without the rest of their row; no digit
+    /// changes.
+    pub(super) fn reader_of_operands<'b>(
+        &self,
+        input: Tensor,
+        following: &'b [Operation],
+    ) -> Option<(&'b Linear, &'a Fragments)> {
+        let Some(Operation::Linear(op)) = following.first() else { return None };
+        let DeviceLinear::Fragments(matrix) = &self.weights.linears[op.weight.index] else { return None };
         let suits = matrix.format == Format::Brain
             && op.input.index == input.index
             && matrix.inputs == input.width
             && matrix.inputs.is_multiple_of(LINK)
             && op.norm_epsilon.is_none()
             && !op.columns.is_empty()
-            && most > MOST_STREAMED_ROWS
             // Checks look at what stands in the plan's memory.
-            && !weights.settings.checked
+            && !self.weights.settings.checked
             && self.is_only_passed_on(input);
-        if !suits {
-            return Ok(None);
-        }
-        let mut product = self.blocked(op, stored.weight_address(), matrix, most)?;
-        let tile = self.tile(&product)?;
-        (product.argument.row_fragments, product.argument.row_scale) = (self.next_fragments, 0);
-        Ok(tile.grouped.then_some((product, tile)))
+        suits.then_some((op, matrix))
     }
 
     /// Whether everybody who touches a tensor is an operation that writes it or the product right behind that reads it.
-    pub(super) fn is_only_passed_on(&self, tensor: Tensor) -> bool {
+    fn is_only_passed_on(&self, tensor: Tensor) -> bool {
         let is_kept = self.plan.kept().iter().any(|kept| kept.index == tensor.index);
         let sections = [Section::Prefill, Section::Decode].map(|section| self.plan.operations(section));
         !is_kept

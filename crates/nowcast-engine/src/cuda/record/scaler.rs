@@ -3,7 +3,7 @@
 use super::{Recorder, Shape, int, rows};
 use crate::cuda::argument::{KernelRows, argument};
 use crate::cuda::kernel::Kernel;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::operation::{ScaleContext, ScaleStep};
 use crate::plan::Tensor;
 use crate::scaler::Scaler;
@@ -42,7 +42,9 @@ impl Recorder<'_> {
     pub(super) fn scale_context(&mut self, op: &ScaleContext) -> Result<()> {
         // The kernel reads them before those ahead of it are done.
         let is_input = |tensor: &Tensor| self.plan.inputs().iter().any(|input| input.index == tensor.index);
-        assert!([op.values, op.mask].iter().all(is_input), "a context is an input");
+        if ![op.values, op.mask].iter().all(is_input) {
+            return Err(Error::Device("ScaleContext: values and mask must be inputs of the plan".into()));
+        }
         let factors = match op.scaler {
             Scaler::CausalPatch { stabilise_exponent: Some(exponent) } => [10f64.powf(-exponent), 10f64.powf(exponent)],
             _ => [0.0; 2],

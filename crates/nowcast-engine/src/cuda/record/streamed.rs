@@ -2,7 +2,7 @@
 
 use super::Recorder;
 use super::fragments::{MOST_STREAMED_ROWS, Streamed};
-use crate::cuda::weights::{DeviceLinear, Format, LINK};
+use crate::cuda::weights::{DeviceLinear, Format};
 use crate::error::Result;
 use crate::operation::{Linear, Operation};
 use crate::plan::Tensor;
@@ -34,23 +34,11 @@ impl Recorder<'_> {
         Ok(true)
     }
 
-    /// Whether the operation right behind is a product that takes a tensor of few rows as operands, and nobody else asks for
-    /// it. Values that become bf16 need no power of two, so that they can be cut without the rest of their row; no digit
-    /// changes.
+    /// Whether the operation right behind is a product that reads a tensor of few rows as operands.
     pub(super) fn takes_operands(&self, input: Tensor, following: &[Operation]) -> Result<bool> {
-        let Some(Operation::Linear(op)) = following.first() else { return Ok(false) };
-        let DeviceLinear::Fragments(matrix) = &self.weights.linears[op.weight.index] else { return Ok(false) };
-        Ok(matrix.format == Format::Brain
-            && !matrix.gated
-            && op.input.index == input.index
-            && matrix.inputs == input.width
-            && matrix.inputs.is_multiple_of(LINK)
-            && op.norm_epsilon.is_none()
-            && !op.columns.is_empty()
-            && (1..=MOST_STREAMED_ROWS).contains(&self.most(op.input.rows)?)
-            // Checks look at what stands in the plan's memory.
-            && !self.weights.settings.checked
-            && self.is_only_passed_on(input)
+        let Some((op, matrix)) = self.reader_of_operands(input, following) else { return Ok(false) };
+        Ok(!matrix.gated
+            && (1..=MOST_STREAMED_ROWS).contains(&self.most(input.rows)?)
             && self.streamed(op, matrix, Streamed::Operands).is_some())
     }
 
