@@ -367,9 +367,11 @@ fn run_pair(device: &dyn Device, products: [&Product; 2], live: usize, keeps_row
 #[test]
 fn rows_cut_for_the_next_product_have_the_same_digits() {
     for dtype in [Dtype::Bf16, Dtype::Tf32] {
-        // Rings whose last rows hang over, and rows that weights stream past.
-        for (capacity, live) in [(760, 741), (200, 200), (8, 8), (6, 5), (1, 1)] {
-            let gated = Product { activation: Activation::SwiGlu, ..Product::new(dtype, 144, 2112, capacity) };
+        // Rings whose last rows hang over, one whose links a cluster shares, and rows that weights stream past.
+        for (capacity, live, inputs) in
+            [(760, 741, 144), (200, 200, 144), (60, 47, 288), (8, 8, 144), (6, 5, 144), (1, 1, 144)]
+        {
+            let gated = Product { activation: Activation::SwiGlu, ..Product::new(dtype, inputs, 2112, capacity) };
             let gated = Product { norm_epsilon: Some(1e-5), ..gated };
             let next = Product::new(dtype, 2112, 72, capacity);
             for device in devices() {

@@ -12,8 +12,8 @@ use crate::token_sampling::TokenSampling;
 
 /// The least of so many rounds counts: what disturbs a round only makes it longer.
 const ROUNDS: usize = 3;
-/// Repetitions in a round, so that waiting for it is a small part.
-const REPETITIONS: usize = 8;
+/// Launches in a round, at least, so that waiting for it is a small part.
+const LAUNCHES: usize = 16;
 
 /// See the [module documentation](self).
 pub(super) struct Stopwatch {
@@ -33,26 +33,35 @@ impl Stopwatch {
         Ok(Self { queue: Arc::clone(machine).queue()? })
     }
 
-    /// How long launches take one after the other.
+    /// How long launches take one after the other, as one recording.
     ///
     /// # Safety
     /// As [`Queue::launch`]; the memory stays until this returns.
     pub(super) unsafe fn time(&mut self, launches: &[KernelLaunch]) -> Result<Duration> {
+        self.queue.begin_recording()?;
+        let launched = launches.iter().try_for_each(|launch| {
+            // SAFETY: as the caller promised.
+            let launched = unsafe { self.queue.launch(launch) };
+            launched.map_err(|error| Error::Operation {
+                operation: format!("timing {}, kernel {}", launch.operation, launch.kernel.name()),
+                reason: error.to_string(),
+            })
+        });
+        let recording = self.queue.end_recording(launched.is_ok());
+        launched?;
+        let Some(recording) = recording? else { return Ok(Duration::MAX) };
         let mut round = |repetitions: usize| -> Result<Duration> {
             let start = Instant::now();
-            for launch in (0..repetitions).flat_map(|_| launches) {
+            for _ in 0..repetitions {
                 // SAFETY: as the caller promised.
-                let launched = unsafe { self.queue.launch(launch) };
-                launched.map_err(|error| Error::Operation {
-                    operation: format!("timing {}, kernel {}", launch.operation, launch.kernel.name()),
-                    reason: error.to_string(),
-                })?;
+                unsafe { self.queue.replay(recording)? };
             }
             self.queue.wait()?;
             Ok(start.elapsed() / repetitions as u32)
         };
         // The first run loads the code.
         round(1)?;
-        (0..ROUNDS).try_fold(Duration::MAX, |least, _| Ok(least.min(round(REPETITIONS)?)))
+        let repetitions = LAUNCHES.div_ceil(launches.len().max(1));
+        (0..ROUNDS).try_fold(Duration::MAX, |least, _| Ok(least.min(round(repetitions)?)))
     }
 }

@@ -218,7 +218,12 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
             __syncthreads();
         }
     };
-    finish_rows<FORMAT, Finishing<FINISHED_ROWS, WIDTH, SPLIT_THREADS, true>, 4>(call, sums, meet);
+    typedef Finishing<FINISHED_ROWS, WIDTH, SPLIT_THREADS, true> Finishing;
+    if (FORMAT == BRAIN && call.cuts_results) {
+        finish_columns<FORMAT, Finishing, DEPTH, true, 4, FORMAT == BRAIN>(call, sums, meet);
+    } else {
+        finish_rows<FORMAT, Finishing, 4>(call, sums, meet);
+    }
     // Nobody leaves while others read its sums.
     if (BLOCKS > 1) {
         arrive_in_cluster();

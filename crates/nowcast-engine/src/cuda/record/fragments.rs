@@ -5,7 +5,7 @@ use super::{Recorder, Shape, int, rows};
 use crate::cuda::argument::{Argument, KernelRows, argument};
 use crate::cuda::kernel::Kernel;
 use crate::cuda::machine::{Boxes, Map};
-use crate::cuda::weights::{BAND, Format, Fragments, LINK};
+use crate::cuda::weights::{BAND, DeviceLinear, Format, Fragments, LINK};
 use crate::error::{Error, Result};
 use crate::operation::Linear;
 
@@ -44,6 +44,8 @@ pub(super) struct Blocked {
 }
 
 const NAME: &str = "Linear";
+/// Matrices of the same shape that a product is timed with.
+const MOST_ALIKE: usize = 16;
 /// Rows up to which weights are streamed past them.
 pub(super) const MOST_STREAMED_ROWS: usize = BAND;
 pub(super) const STREAM_THREADS: usize = 256;
@@ -126,7 +128,7 @@ impl Recorder<'_> {
             }
         }
         let product = self.blocked(op, weight, matrix, most)?;
-        let tile = self.tile(&product)?;
+        let tile = self.tile(&product, "", |recorder, product, tile| recorder.cut(product, tile))?;
         self.cut(&product, tile)?;
         self.multiply(&product, tile)
     }
@@ -143,8 +145,8 @@ impl Recorder<'_> {
         let &Blocked { ref argument, format, most, .. } = product;
         let cut = RowFragmentsArgument {
             input: argument.input,
-            fragments: argument.row_fragments,
-            row_scale: argument.row_scale,
+            fragments: self.row_fragments,
+            row_scale: self.row_scale,
             live: self.live,
             rows: argument.rows,
             inputs: argument.inputs,
@@ -189,8 +191,14 @@ impl Recorder<'_> {
         })
     }
 
-    /// The tile that takes the least time, measured or by its cost.
-    pub(super) fn tile(&mut self, product: &Blocked) -> Result<&'static Tile> {
+    /// The tile that takes the least time, by its cost or measured along with what `prepare` records; where that is more
+    /// than cutting the rows, the question has a `case` to tell.
+    pub(super) fn tile(
+        &mut self,
+        product: &Blocked,
+        case: &str,
+        prepare: impl Fn(&mut Self, &Blocked, &Tile) -> Result<()>,
+    ) -> Result<&'static Tile> {
         let weights = self.weights;
         let &Blocked { ref argument, format, most, columns, .. } = product;
         let machine = &weights.machine;
@@ -209,11 +217,13 @@ impl Recorder<'_> {
         if let (Some(choices), Some(mut stopwatch)) = (&weights.choices, self.stopwatch.take()) {
             let names: Vec<&str> = tiles.iter().map(|tile| (tile.kernel)(format).name()).collect();
             let ProductArgument { links, gated, has_norm, .. } = argument;
-            let question = format!("product {most} x {columns} x {links} links, gated {gated}, norm {has_norm}");
-            let first = self.launches.len();
+            let question = format!("product {most} x {columns} x {links} links, gated {gated}, norm {has_norm}{case}");
+            let (first, alike) = (self.launches.len(), self.alike(product));
             let choice = choices.choose(&question, &names, |place| {
-                self.cut(product, tiles[place])?;
-                self.multiply(product, tiles[place])?;
+                for product in &alike {
+                    prepare(self, product, tiles[place])?;
+                    self.multiply(product, tiles[place])?;
+                }
                 // SAFETY: the launches name memory of the weights and of the plan, which has not run yet.
                 let time = unsafe { stopwatch.time(&self.launches[first..]) };
                 self.launches.truncate(first);
@@ -225,6 +235,20 @@ impl Recorder<'_> {
         let cost = |tile: &Tile| tile.cost([most, columns, argument.links as usize], format, machine.multiprocessors());
         let best = tiles.into_iter().min_by(|one, other| cost(one).total_cmp(&cost(other)));
         Ok(best.expect("some tile fits"))
+    }
+
+    /// The same product with the weights of each layer in turn, so that none is timed with its weights in the cache.
+    fn alike(&self, product: &Blocked) -> Vec<Blocked> {
+        let &Blocked { ref argument, format, bands, .. } = product;
+        let alike = self.weights.linears.iter().filter_map(|stored| {
+            let DeviceLinear::Fragments(other) = stored else { return None };
+            let shape = (other.format, other.bands, other.links as i32, i32::from(other.gated));
+            let mut argument = argument.clone();
+            (argument.weight, argument.column_scale, argument.bias) =
+                (stored.weight_address(), other.scale_address(), other.bias_address());
+            (shape == (format, bands, argument.links, argument.gated)).then_some(Blocked { argument, ..*product })
+        });
+        alike.take(MOST_ALIKE).collect()
     }
 
     /// The kernel for few rows; none where they do not fit.

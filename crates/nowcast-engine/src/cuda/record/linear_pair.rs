@@ -19,8 +19,11 @@ impl<'a> Recorder<'a> {
         }
         let Some((second, next_tile)) = self.product_of_operands(op.output, following)? else { return Ok(false) };
         let mut first = self.blocked(op, stored.weight_address(), matrix, most)?;
-        let tile = self.tile(&first)?;
-        if !tile.writes_operands() {
+        let tile = self.tile(&first, ", operands behind", |recorder, product, tile| {
+            recorder.cut(product, tile)?;
+            if tile.grouped { Ok(()) } else { recorder.cut(&second, next_tile) }
+        })?;
+        if !tile.grouped {
             return Ok(false);
         }
         (first.argument.output, first.argument.cuts_results) = (self.next_fragments, 1);
@@ -44,7 +47,14 @@ impl<'a> Recorder<'a> {
         }
         let address = self.weights.linears[op.weight.index].weight_address();
         let mut product = self.blocked(op, address, matrix, most)?;
-        let tile = self.tile(&product)?;
+        let tile =
+            self.tile(
+                &product,
+                ", operands before",
+                |recorder, product, tile| {
+                    if tile.grouped { Ok(()) } else { recorder.cut(product, tile) }
+                },
+            )?;
         (product.argument.row_fragments, product.argument.row_scale) = (self.next_fragments, 0);
         Ok(tile.grouped.then_some((product, tile)))
     }

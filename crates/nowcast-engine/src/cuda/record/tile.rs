@@ -10,9 +10,11 @@ const RING_WARPS: usize = 8;
 /// Rows of a tile up to which parts of several chains find registers; `HAS_LONG_PARTS` in linear_wide.cuh.
 const MOST_ROWS_OF_LONG_PARTS: usize = 128;
 const SPLIT_RING_THREADS: usize = 128;
-/// Bytes that all multiprocessors read from the L2 cache in a microsecond, and in the larger pieces of one-product formats.
+/// Bytes that all multiprocessors read from the L2 cache in a microsecond, in the boxes of rings, and in the larger ones of
+/// one-product formats.
 const CACHE_RATE: f64 = 5.5e6;
-const SHORT_CACHE_RATE: f64 = 9.5e6;
+const RING_CACHE_RATE: f64 = 6.5e6;
+const SHORT_CACHE_RATE: f64 = 10.5e6;
 
 /// Microseconds of a block beside its links, and of a link, where as many blocks as do share a multiprocessor: fitted to
 /// the times of 500 products of 30 to 1,344 rows on an H200, rings since then to products of 192 to 1,792 rows.
@@ -194,11 +196,6 @@ pub(super) const TILES: [Tile; 11] = [
 ];
 
 impl Tile {
-    /// Whether gated results can be cut for the product behind; of formats other than f32.
-    pub(super) fn writes_operands(&self) -> bool {
-        self.grouped && self.sharers.is_none()
-    }
-
     /// Links of a stage.
     pub(super) fn stage_links(&self, format: Format) -> usize {
         if self.grouped { format.links_together() } else { 1 }
@@ -249,7 +246,8 @@ impl Tile {
         let (blocks, sharers) = (self.blocks(rows, columns), self.sharers.unwrap_or(1));
         let turns = blocks.div_ceil(multiprocessors * self.resident);
         let (pace, cache_rate) = match (format, self.grouped) {
-            (Format::Split, _) => (self.pace, CACHE_RATE),
+            (Format::Split, true) => (self.pace, RING_CACHE_RATE),
+            (Format::Split, false) => (self.pace, CACHE_RATE),
             (_, false) => (self.short_pace, CACHE_RATE),
             (_, true) => (self.short_pace, SHORT_CACHE_RATE),
         };
