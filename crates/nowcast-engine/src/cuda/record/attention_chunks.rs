@@ -4,7 +4,7 @@ use super::{Recorder, Shape};
 use crate::cuda::kernel::Kernel;
 use crate::cuda::weights::{DeviceLinear, Format, LINK};
 use crate::operation::Operation;
-use crate::plan::{Section, Tensor};
+use crate::plan::Tensor;
 
 /// Keys of a chunk, `CHUNK` in attention_chunks.cuh.
 pub(super) const CHUNK: usize = 64;
@@ -116,8 +116,7 @@ impl Recorder<'_> {
     /// Whether the product that makes queries, or the one that takes what they attend to, rounds its rows: another part of
     /// the model, a tokenizer say, may keep f32.
     pub(super) fn is_beside_narrow(&self, query: Tensor, output: Tensor) -> bool {
-        let sections = [Section::Prefill, Section::Decode].map(|section| self.plan.operations(section));
-        sections.into_iter().flatten().any(|operation| match operation {
+        self.uses.operations(query).chain(self.uses.operations(output)).any(|operation| match operation {
             Operation::Linear(op) if op.output.index == query.index || op.input.index == output.index => {
                 let linear = &self.weights.linears[op.weight.index];
                 matches!(linear, DeviceLinear::Fragments(matrix) if matrix.format != Format::Split)

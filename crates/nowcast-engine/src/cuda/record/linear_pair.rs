@@ -83,17 +83,12 @@ impl<'a> Recorder<'a> {
 
     /// Whether everybody who touches a tensor is an operation that writes it or the product right behind that reads it.
     fn is_only_passed_on(&self, tensor: Tensor) -> bool {
-        let is_kept = self.plan.kept().iter().any(|kept| kept.index == tensor.index);
-        let sections = [Section::Prefill, Section::Decode].map(|section| self.plan.operations(section));
-        !is_kept
-            && sections.iter().all(|operations| {
-                let passes = |place: usize| operations.get(place..place + 2).is_some_and(|pair| passes(pair, tensor));
-                (0..operations.len()).all(|place| {
-                    let mut touches = false;
-                    operations[place].each_tensor(&mut |other| touches |= other.index == tensor.index);
-                    !touches || passes(place) || place > 0 && passes(place - 1)
-                })
-            })
+        let passes = |&(section, place): &(Section, usize)| {
+            let operations = self.plan.operations(section);
+            let from = |first: usize| operations.get(first..first + 2).is_some_and(|pair| passes(pair, tensor));
+            from(place) || place > 0 && from(place - 1)
+        };
+        !self.is_kept(tensor) && self.uses.places(tensor).iter().all(passes)
     }
 }
 

@@ -16,6 +16,7 @@ mod streamed;
 mod tile;
 mod tokens;
 mod transfer;
+mod uses;
 
 pub(super) use transfer::{MOST_PIECES, Piece, Sent, send_answer, transfer};
 
@@ -34,6 +35,7 @@ use crate::extent::Rows;
 use crate::operation::{AppendCache, Operation};
 use crate::plan::{Plan, Section, Tensor};
 use crate::rotary::Rotary;
+use uses::Uses;
 
 /// Launches of a plan.
 pub(super) struct Recording {
@@ -59,6 +61,7 @@ pub(super) fn record(
     let mut recorder = Recorder {
         weights,
         plan,
+        uses: Uses::of(plan),
         staging,
         arena,
         live: arena + layout.live as u64,
@@ -113,6 +116,7 @@ pub(super) fn record(
 struct Recorder<'a> {
     weights: &'a CudaWeights,
     plan: &'a Plan,
+    uses: Uses<'a>,
     staging: &'a mut Staging,
     arena: u64,
     live: u64,
@@ -200,13 +204,15 @@ impl Recorder<'_> {
         self.append_cache(append, Some(queries)).map(|()| 2)
     }
 
-    /// Whether nobody reads a tensor of the prefill beyond the operations that come first.
+    /// Whether nobody touches a tensor of the prefill from the following operations on.
     fn is_last_use(&self, tensor: Tensor, following: &[Operation]) -> bool {
-        let mut is_last = !self.plan.kept().iter().any(|kept| kept.index == tensor.index);
-        following.iter().chain(self.plan.operations(Section::Decode)).for_each(|operation| {
-            operation.each_tensor(&mut |other| is_last &= other.index != tensor.index);
-        });
-        is_last
+        let end = self.plan.operations(Section::Prefill).len().saturating_sub(following.len());
+        let is_before = |&(section, place): &(Section, usize)| section == Section::Prefill && place < end;
+        !self.is_kept(tensor) && self.uses.places(tensor).iter().all(is_before)
+    }
+
+    fn is_kept(&self, tensor: Tensor) -> bool {
+        self.plan.kept().iter().any(|kept| kept.index == tensor.index)
     }
 
     /// Whether two tensors have memory in common. One that an operation reads for the last time may have the place of what
@@ -236,13 +242,9 @@ impl Recorder<'_> {
 
     /// Where the only operation that touches a tensor writes it: straight to the host if the host takes it and it is small.
     fn at_host(&mut self, tensor: Tensor) -> u64 {
-        let sections = [Section::Prefill, Section::Decode];
-        let mut uses = 0;
-        for operation in sections.iter().flat_map(|&section| self.plan.operations(section)) {
-            operation.each_tensor(&mut |other| uses += usize::from(other.index == tensor.index));
-        }
         // Checks look at what stands in the plan's memory.
-        let direct = if uses == 1 && !self.weights.settings.checked { self.staging.direct(tensor) } else { None };
+        let is_only_use = self.uses.places(tensor).len() == 1;
+        let direct = if is_only_use && !self.weights.settings.checked { self.staging.direct(tensor) } else { None };
         direct.unwrap_or_else(|| self.at(tensor))
     }
 
