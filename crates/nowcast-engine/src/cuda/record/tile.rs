@@ -257,3 +257,24 @@ impl Tile {
         worked.max(pace.fixed + read as f64 / cache_rate)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `rows_cut_for_the_next_product_have_the_same_digits` needs these: other tiles cut rows apart.
+    #[test]
+    fn products_that_hand_rows_over_are_tiled_for_warpgroups() {
+        let extents = [
+            ([200, 4_224, 5], None),
+            ([200, 640, 66], Some(4)),
+            ([60, 4_224, 16], Some(4)),
+            ([60, 2_144, 66], Some(4)),
+        ];
+        for (extent, sharers) in extents {
+            let cost = |tile: &&Tile| tile.cost(extent, Format::Brain, 132);
+            let best = TILES.iter().min_by(|one, other| cost(one).total_cmp(&cost(other))).unwrap();
+            assert!(best.grouped && best.sharers == sharers, "{extent:?}: {}", (best.kernel)(Format::Brain).name());
+        }
+    }
+}
