@@ -46,6 +46,8 @@ pub(super) const HEADERS: &[Source] = sources![
     "attention_kernels.cuh",
     "attention_projected.cuh",
     "rotary.cuh",
+    "sampling_border.cuh",
+    "sampling_chains.cuh",
     "student_t.cuh",
     "token.cuh",
 ];
