@@ -31,7 +31,7 @@ __device__ inline double rounding_of(double total, int vocabulary) {
 
 // Drops the tokens with keys below `least`.
 __device__ inline void drop_below(u32 least, double* weights, const u32* keys, int vocabulary) {
-    for (int index = threadIdx.x; index < vocabulary; index += THREADS) {
+    FOR_TOKENS(index, vocabulary) {
         if (keys[index] < least) weights[index] = 0.0;
     }
     __syncthreads();
@@ -39,15 +39,16 @@ __device__ inline void drop_below(u32 least, double* weights, const u32* keys, i
 
 // Keeps the most probable tokens up to and including the first whose cumulative probability exceeds `top_p`.
 __device__ inline void keep_prefix(double top_p, double* weights, const u32* keys, int vocabulary, WeighShare* share) {
+    auto weight = [&](int index) { return weights[index]; };
     double own = 0.0;
-    for (int index = threadIdx.x; index < vocabulary; index += THREADS) own += weights[index];
+    FOR_TOKENS(index, vocabulary) own += weight(index);
     double total = sum_of_block(own, share->sums), rounding = rounding_of(total, vocabulary);
     bool is_certain = false;
     // What has no sum is left to the chains.
     if (total > 0.0) {
-        auto weight = [&](int index) { return weights[index]; };
-        // All weights together are 2^31 units.
-        double unit = 2147483648.0 / total;
+        // All weights together are less than 2^31 units: its exponent is 30 less that of the total.
+        u64 exponent = (u64)__double_as_longlong(total) >> 52;
+        double unit = __longlong_as_double((i64)((2 * 1023 + 30 - exponent) << 52));
         u32 last = border(keys, weight, vocabulary, top_p * total, unit, rounding, &is_certain, &share->border);
         if (is_certain) drop_below(last, weights, keys, vocabulary);
     }
@@ -59,30 +60,32 @@ __device__ inline void weigh(const float* logits, int vocabulary, const Live& li
                              WeighShare* share) {
     float temperature = live.temperature;
     float largest = __int_as_float(0xff800000);
+#pragma unroll 1
     for (int start = threadIdx.x; start < vocabulary; start += ASKED * THREADS) {
         float some[ASKED];
 #pragma unroll
         for (int next = 0; next < ASKED; next++) {
             int index = start + next * THREADS;
-            some[next] = index < vocabulary ? logits[index] : 0.0f;
+            some[next] = logits[index < vocabulary ? index : start];
         }
 #pragma unroll
         for (int next = 0; next < ASKED; next++) {
             int index = start + next * THREADS;
-            float scaled = some[next] / temperature;
-            if (index >= vocabulary) continue;
-            keys[index] = order_of(scaled);
-            largest = fmaxf(largest, scaled);
+            if (index < vocabulary) keys[index] = (u32)__float_as_int(some[next]);
         }
+    }
+    // Each thread has put those there that it takes.
+    FOR_TOKENS(index, vocabulary) {
+        float scaled = __int_as_float((int)keys[index]) / temperature;
+        keys[index] = order_of(scaled);
+        largest = fmaxf(largest, scaled);
     }
     largest = largest_of_warp(largest);
     if (threadIdx.x % 32 == 0) share->largest[threadIdx.x / 32] = largest;
     __syncthreads();
 #pragma unroll
     for (int warp = 0; warp < WARPS; warp++) largest = fmaxf(largest, share->largest[warp]);
-    for (int index = threadIdx.x; index < vocabulary; index += THREADS) {
-        weights[index] = exponential((double)value_of(keys[index]) - (double)largest);
-    }
+    FOR_TOKENS(index, vocabulary) weights[index] = exponential((double)value_of(keys[index]) - (double)largest);
     __syncthreads();
     int top_k = live.top_k;
     if (top_k > 0 && top_k < vocabulary) {
@@ -137,7 +140,7 @@ __device__ inline double sum_before(double value, double* total, double* sums) {
 }
 
 // Chooses a token by the chain of the sums up to each.
-__device__ inline void draw_by_chain(double uniform, const double* weights, double* reached, int vocabulary,
+__device__ __noinline__ void draw_by_chain(double uniform, const double* weights, double* reached, int vocabulary,
                                      DrawShare* share) {
     if (threadIdx.x == 0) {
         double chain = 0.0;
@@ -170,10 +173,12 @@ __device__ inline void draw(const SampleToken& call, int path, double uniform, c
     int each = (vocabulary + THREADS - 1) / THREADS, start = threadIdx.x * each;
     int end = start + each < vocabulary ? start + each : vocabulary;
     double own = 0.0, total;
+#pragma unroll 1
     for (int index = start; index < end; index++) own += weights[index];
     double sum = sum_before(own, &total, share->sums), target = uniform * total, rounding = rounding_of(total, vocabulary);
     bool is_near = false;
     int chosen = vocabulary;
+#pragma unroll 1
     for (int index = start; index < end && chosen == vocabulary; index++) {
         sum += weights[index];
         if (!(weights[index] > 0.0)) continue;
@@ -205,9 +210,7 @@ KERNEL_AHEAD(weigh_tokens, SampleToken, THREADS, 2) {
     double uniform = call.shared ? 0.0 : uniform_of(call, live, row);
     u32* keys = reinterpret_cast<u32*>(weights + 2 * vocabulary);
     weigh(call.logits + (i64)row * vocabulary, vocabulary, live, weights, keys, &share);
-    for (int index = threadIdx.x; index < vocabulary; index += THREADS) {
-        call.weights[(i64)row * vocabulary + index] = weights[index];
-    }
+    FOR_TOKENS(index, vocabulary) call.weights[(i64)row * vocabulary + index] = weights[index];
     if (!call.shared) draw(call, row, uniform, weights, weights + vocabulary, &draw_share);
 }
 

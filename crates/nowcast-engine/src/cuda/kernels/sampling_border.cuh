@@ -12,6 +12,14 @@
 // Tokens that are few enough to be compared with each other.
 #define MOST_RIVALS 128
 
+// Threads that compare one rival with the others.
+#define COMPARERS 4
+
+// Goes through all tokens. A launch reads every instruction for the first time: short code is there sooner than loops that
+// are rolled out.
+#define FOR_TOKENS(index, vocabulary) \
+    _Pragma("unroll 1") for (int index = threadIdx.x; index < (vocabulary); index += THREADS)
+
 // What the threads of a block tell each other.
 struct BorderShare {
     uint4 bins[BINS / 4];
@@ -93,7 +101,7 @@ __device__ inline u32 border(const u32* keys, Amount amount, int vocabulary, dou
         __syncthreads();
         if (threadIdx.x == 0) share->rivals = 0;
         u32* bins = &share->bins[0].x;
-        for (int index = threadIdx.x; index < vocabulary; index += THREADS) {
+        FOR_TOKENS(index, vocabulary) {
             u32 key = keys[index] >> shift;
             if (key >> DIGIT_BITS == prefix) atomicAdd(&bins[key % BINS], (u32)(amount(index) * unit + 0.5));
         }
@@ -101,7 +109,7 @@ __device__ inline u32 border(const u32* keys, Amount amount, int vocabulary, dou
         find_digit(above, wanted, share);
         prefix = prefix << DIGIT_BITS | share->digit, above = share->above;
         double own = 0.0;
-        for (int index = threadIdx.x; index < vocabulary; index += THREADS) {
+        FOR_TOKENS(index, vocabulary) {
             u32 key = keys[index] >> shift;
             if (key > prefix) own += amount(index);
             int place = key == prefix ? atomicAdd(&share->rivals, 1) : MOST_RIVALS;
@@ -111,21 +119,28 @@ __device__ inline u32 border(const u32* keys, Amount amount, int vocabulary, dou
         sum_above = sum_of_block(own, share->sums);
         rivals = share->rivals;
     } while (rivals > MOST_RIVALS && shift > 0);
-    if (rivals <= MOST_RIVALS && (int)threadIdx.x < rivals) {
-        u32 key = share->rival_keys[threadIdx.x];
-        double from = sum_above;
-        int ties = 0;
-#pragma unroll 4
-        for (int other = 0; other < rivals; other++) {
+    // Some threads of a warp share a rival.
+#pragma unroll 1
+    for (int first = 0; rivals <= MOST_RIVALS && first < rivals; first += THREADS / COMPARERS) {
+        int place = first + threadIdx.x / COMPARERS, ties = 0;
+        bool is_rival = place < rivals;
+        u32 key = share->rival_keys[is_rival ? place : 0];
+        double more = 0.0, same = 0.0;
+#pragma unroll 2
+        for (int other = threadIdx.x % COMPARERS; other < rivals; other += COMPARERS) {
             u32 rival = share->rival_keys[other];
-            double its_amount = share->rival_amounts[other];
-            if (rival > key) sum_above += its_amount;
-            if (rival >= key) from += its_amount;
-            ties += rival == key;
+            if (rival > key) more += share->rival_amounts[other];
+            if (rival == key) same += share->rival_amounts[other], ties++;
         }
-        if (sum_above <= most && from > most) {
+        for (int half = COMPARERS / 2; half > 0; half /= 2) {
+            more += __shfl_xor_sync(0xffffffffu, more, half);
+            same += __shfl_xor_sync(0xffffffffu, same, half);
+            ties += __shfl_xor_sync(0xffffffffu, ties, half);
+        }
+        double before = sum_above + more, from = before + same;
+        if (is_rival && before <= most && from > most) {
             share->key = key;
-            share->is_certain = sum_above < most - rounding && from > most + rounding && ties == 1;
+            share->is_certain = before < most - rounding && from > most + rounding && ties == 1;
         }
     }
     __syncthreads();

@@ -54,7 +54,7 @@ __device__ inline double sum_of_parts(const double* parts) {
 }
 
 // Keeps the prefix of the most probable tokens by the chains themselves.
-__device__ inline void keep_prefix_by_chains(double top_p, double* weights, const u32* keys, int vocabulary,
+__device__ __noinline__ void keep_prefix_by_chains(double top_p, double* weights, const u32* keys, int vocabulary,
                                              ChainShare* share) {
     int part = threadIdx.x % PARTS, candidate = threadIdx.x / PARTS;
     double* parts = share->parts;

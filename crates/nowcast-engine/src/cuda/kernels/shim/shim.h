@@ -14,6 +14,7 @@
 #define __shared__ static
 #define __restrict__
 #define __forceinline__ inline
+#define __noinline__ inline
 
 struct float4 {
     float x, y, z, w;
