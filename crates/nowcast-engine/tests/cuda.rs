@@ -200,6 +200,42 @@ fn tokens_are_embedded_and_drawn_as_on_the_cpu() {
     }
 }
 
+/// A token of each path from logits of its own: most near `offset`, some up to `spread` away from it.
+fn filtering<'a>(vocabulary: usize, spread: f32, offset: f32) -> Case<'a> {
+    let mut case = Case::new(live(3, 1, 13));
+    let paths = Rows::batch().times_samples();
+    let streams = case.integers(Rows::batch(), 1, |index| index as i32);
+    let logits = case.input(paths, vocabulary, 1.0);
+    case.floats[0].1.iter_mut().for_each(|logit| *logit = offset + spread * logit.powi(3));
+    case.plan.begin_decode();
+    let weights = case.plan.tensor_of(Element::F64, paths, vocabulary);
+    let tokens = case.plan.tensor_of(Element::I32, paths, 1);
+    case.plan.push(Operation::SampleToken(operation::SampleToken {
+        logits,
+        weights,
+        shared: false,
+        streams,
+        tokens,
+        column: 0,
+        step: 1,
+        position: 0,
+    }));
+    case.output("weights", weights);
+    case.output("tokens", tokens);
+    case
+}
+
+#[test]
+fn filters_keep_the_tokens_of_the_cpu() {
+    // Flat and steep; far from zero, where all logits begin with the same bits; all the same.
+    for (spread, offset) in [(0.02, 0.0), (4.0, 0.0), (40.0, 0.0), (0.5, 7.0), (0.0, -3.0)] {
+        for vocabulary in [1024, 3000, 77] {
+            let lives = [live(1, 1, 2), live(3, 1, 13), live(3, 1, 13), live(2, 1, 5)];
+            compare(|| filtering(vocabulary, spread, offset), &lives, EXACT);
+        }
+    }
+}
+
 #[test]
 fn what_is_not_a_number_is_no_token_and_embeds_as_none() {
     let cpu: Box<dyn Device> = Box::new(CpuDevice::new(Some(2)));
@@ -243,25 +279,27 @@ fn what_is_not_a_number_is_no_token_and_embeds_as_none() {
             builder.keep(output);
         }
         let mut executable = device.load(list).unwrap().prepare(Arc::new(builder.finish().unwrap())).unwrap();
-        executable.write(bits, &[1.0, -1.0, f32::NAN, 1.0, 1.0, 1.0, -1.0, 1.0]);
-        executable.write_integers(streams, &[0, 1]);
-        let (fine, nan, infinite) = ([-1e30, 0.0, -1e30, -1e30], [0.0, f32::NAN, 1.0, 2.0], [f32::INFINITY; 4]);
-        executable.write(inputs[0], &[infinite, fine].concat());
-        executable.write(inputs[1], &[fine, nan, infinite, fine, fine, nan].concat());
-        let token_sampling = TokenSampling::default();
-        let launch = Launch { live: live(2, 1, 3), seed: 1, first_sample: 0, token_sampling };
-        executable.run(Section::Prefill, &launch).unwrap();
-        let mut read = |tensor, length| {
-            let mut values = vec![0.0; length];
-            executable.read(tensor, &mut values);
-            values
-        };
-        let (name, none) = (device.describe(), f64::from(NO_TOKEN));
-        assert_eq!(read(pairs, 4), [1.0, none, 3.0, 2.0], "{name}");
-        let embedded = read(embedded, 2);
-        assert!(embedded[0].is_nan() && embedded[1] == 15.0, "{name}: {embedded:?}");
-        let expected = [none, 1.0, none, none, none, none, 1.0, 1.0, 1.0, 1.0, 1.0, none];
-        assert_eq!(read(tokens, 12), expected, "{name}");
+        for top_p in [1.0, 0.9] {
+            executable.write(bits, &[1.0, -1.0, f32::NAN, 1.0, 1.0, 1.0, -1.0, 1.0]);
+            executable.write_integers(streams, &[0, 1]);
+            let (fine, nan, infinite) = ([-1e30, 0.0, -1e30, -1e30], [0.0, f32::NAN, 1.0, 2.0], [f32::INFINITY; 4]);
+            executable.write(inputs[0], &[infinite, fine].concat());
+            executable.write(inputs[1], &[fine, nan, infinite, fine, fine, nan].concat());
+            let token_sampling = TokenSampling { top_p, ..TokenSampling::default() };
+            let launch = Launch { live: live(2, 1, 3), seed: 1, first_sample: 0, token_sampling };
+            executable.run(Section::Prefill, &launch).unwrap();
+            let mut read = |tensor, length| {
+                let mut values = vec![0.0; length];
+                executable.read(tensor, &mut values);
+                values
+            };
+            let (name, none) = (device.describe(), f64::from(NO_TOKEN));
+            assert_eq!(read(pairs, 4), [1.0, none, 3.0, 2.0], "{name}");
+            let embedded = read(embedded, 2);
+            assert!(embedded[0].is_nan() && embedded[1] == 15.0, "{name}: {embedded:?}");
+            let expected = [none, 1.0, none, none, none, none, 1.0, 1.0, 1.0, 1.0, 1.0, none];
+            assert_eq!(read(tokens, 12), expected, "{name}, top-p {top_p}");
+        }
     }
 }
 

@@ -337,6 +337,9 @@ fn heads_of_any_size() {
     // Clusters for few rows.
     compare(Case { heads: 1, head_dim: 128, series: 1, capacity: 141, context: 139, tokens: 9, ..PLAIN });
     compare(Case { heads: 1, head_dim: 208, series: 1, capacity: 130, context: 130, ..PLAIN });
+    // For 70 paths pairs of blocks.
+    compare(Case { heads: 8, head_dim: 68, series: 1, capacity: 141, context: 139, ..PLAIN });
+    compare(Case { heads: 8, head_dim: 132, series: 1, capacity: 130, context: 130, dtype: Dtype::Bf16, ..PLAIN });
     // No multiple of four: the kernel that sums as the CPU takes over.
     compare(Case { head_dim: 10, ..PLAIN });
 }

@@ -219,6 +219,7 @@ fn many_series_of_a_short_context() {
 fn few_paths() {
     compare(Case { series: 1, context: 201, samples: 1, ..PATHS });
     compare(Case { series: 1, context: 140, samples: 1, head_dim: 128, ..PATHS });
+    compare(Case { series: 1, context: 140, samples: 70, heads: 8, head_dim: 68, ..PATHS });
 }
 
 #[test]

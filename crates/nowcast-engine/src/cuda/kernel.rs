@@ -46,6 +46,8 @@ pub(super) const HEADERS: &[Source] = sources![
     "attention_kernels.cuh",
     "attention_projected.cuh",
     "rotary.cuh",
+    "sampling_border.cuh",
+    "sampling_chains.cuh",
     "student_t.cuh",
     "token.cuh",
 ];
@@ -139,13 +141,15 @@ kernels! {
         Attend64Whole = "attend_64_whole_f32", Attend64By1 = "attend_64_1_f32", Attend64By2 = "attend_64_2_f32",
         Attend64By4 = "attend_64_4_f32",
         Attend128By2 = "attend_128_2_f32", Attend256By2 = "attend_256_2_f32", AttendFew64 = "attend_few_64_f32",
-        AttendFew128 = "attend_few_128_f32", AttendFew256 = "attend_few_256_f32";
+        AttendFew128 = "attend_few_128_f32", AttendFew256 = "attend_few_256_f32",
+        AttendPair128 = "attend_pair_128_f32", AttendPair256 = "attend_pair_256_f32";
     "attention_half.cu":
         HalfAttend64Whole = "attend_64_whole_half", HalfAttend64By1 = "attend_64_1_half",
         HalfAttend64By2 = "attend_64_2_half", HalfAttend64By4 = "attend_64_4_half",
         HalfAttend128By2 = "attend_128_2_half", HalfAttend256By2 = "attend_256_2_half",
         HalfAttendFew64 = "attend_few_64_half", HalfAttendFew128 = "attend_few_128_half",
-        HalfAttendFew256 = "attend_few_256_half";
+        HalfAttendFew256 = "attend_few_256_half", HalfAttendPair128 = "attend_pair_128_half",
+        HalfAttendPair256 = "attend_pair_256_half";
     "attention.cu": Attention = "attention", GroupAttention = "group_attention";
     "attention_fresh.cu": AttendFresh = "attend_fresh";
     "mixture.cu":

@@ -92,8 +92,9 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     }
 }
 
-// Blocks that share the chunks of a few rows.
+// Blocks that share the chunks of a few rows, and of some more.
 #define FEW_BLOCKS 4
+#define PAIR_BLOCKS 2
 
 // Named by the most components of a head and by the chunks that a block goes through at once, or the whole context in one.
 #define CHUNK_KERNELS(name, FORMAT)                                                                                    \
@@ -123,4 +124,10 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     }                                                                                                                  \
     KERNEL_IN_CLUSTER(attend_few_256_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_BLOCKS) {                            \
         attend_chunks<FORMAT, 1, 2, 4, FEW_BLOCKS, false>(call);                                                       \
+    }                                                                                                                  \
+    KERNEL_IN_CLUSTER(attend_pair_128_##name, Attention, 2 * CHUNK_THREADS, 1, PAIR_BLOCKS) {                          \
+        attend_chunks<FORMAT, 1, 2, 2, PAIR_BLOCKS, false>(call);                                                      \
+    }                                                                                                                  \
+    KERNEL_IN_CLUSTER(attend_pair_256_##name, Attention, 2 * CHUNK_THREADS, 1, PAIR_BLOCKS) {                          \
+        attend_chunks<FORMAT, 1, 2, 4, PAIR_BLOCKS, false>(call);                                                      \
     }

@@ -122,23 +122,49 @@ struct Norm {
     float epsilon;
 };
 
+#define NORM_THREADS 128
+// Values that a thread asks for together.
+#define NORM_ASKED 8
+
+__device__ inline void ask_for_values(float* values, const float* from, int start, int width) {
+#pragma unroll
+    for (int next = 0; next < NORM_ASKED; next++) {
+        int index = start + next * NORM_THREADS;
+        values[next] = index < width ? from[index] : 0.0f;
+    }
+}
+
 // Grid: rows.
-KERNEL(norm_rows, Norm, 128) {
-    __shared__ double parts[128];
+KERNEL_AHEAD(norm_rows, Norm, NORM_THREADS, 1) {
+    __shared__ double parts[NORM_THREADS];
     i64 row = blockIdx.x;
-    if (row >= count(call.rows, call.live)) return;
+    bool is_live = row < count(call.rows, call.live);
+    wait_for_previous();
+    if (!is_live) return;
     const float* input = call.input + row * call.width;
     double sum = 0.0;
-    for (int index = threadIdx.x; index < call.width; index += 128) sum = fma((double)input[index], (double)input[index], sum);
+    for (int start = threadIdx.x; start < call.width; start += NORM_ASKED * NORM_THREADS) {
+        float values[NORM_ASKED];
+        ask_for_values(values, input, start, call.width);
+#pragma unroll
+        for (int next = 0; next < NORM_ASKED; next++) sum = fma((double)values[next], (double)values[next], sum);
+    }
     parts[threadIdx.x] = sum;
     __syncthreads();
-    for (int half = 64; half > 0; half /= 2) {
-        if ((int)threadIdx.x < half) parts[threadIdx.x] += parts[threadIdx.x + half];
-        __syncthreads();
-    }
-    double factor = 1.0 / sqrt(parts[0] / (double)call.width + (double)call.epsilon);
-    for (int index = threadIdx.x; index < call.width; index += 128) {
-        call.output[row * call.width + index] = (float)((double)input[index] * factor) * call.scale[index];
+    // Every warp adds the upper half to the lower until one is left.
+    int lane = threadIdx.x % 32;
+    sum = (parts[lane] + parts[lane + 64]) + (parts[lane + 32] + parts[lane + 96]);
+    for (int half = 16; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, half);
+    double factor = 1.0 / sqrt(sum / (double)call.width + (double)call.epsilon);
+    for (int start = threadIdx.x; start < call.width; start += NORM_ASKED * NORM_THREADS) {
+        float values[NORM_ASKED], scales[NORM_ASKED];
+        ask_for_values(values, input, start, call.width);
+        ask_for_values(scales, call.scale, start, call.width);
+#pragma unroll
+        for (int next = 0; next < NORM_ASKED; next++) {
+            int index = start + next * NORM_THREADS;
+            if (index < call.width) call.output[row * call.width + index] = (float)((double)values[next] * factor) * scales[next];
+        }
     }
 }
 

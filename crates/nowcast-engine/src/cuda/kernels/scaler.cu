@@ -56,13 +56,6 @@ __device__ inline double running_sums(double* values, int size, double sum) {
     return sum;
 }
 
-// The value of the lane `distance` before this one; the first lanes get their own.
-__device__ inline double shuffle_up(double value, int distance) {
-    u64 bits = (u64)__double_as_longlong(value);
-    u32 low = __shfl_up_sync(0xffffffffu, (u32)bits, distance), high = __shfl_up_sync(0xffffffffu, (u32)(bits >> 32), distance);
-    return __longlong_as_double((i64)((u64)high << 32 | low));
-}
-
 // As `running_sums` for two lists, by all threads of the block; a barrier follows.
 __device__ inline void running_sums_together(double* const (&lists)[2], int size, double* const (&sums)[2]) {
     __shared__ double totals[2][CHUNK / 32];
@@ -73,7 +66,7 @@ __device__ inline void running_sums_together(double* const (&lists)[2], int size
         for (int list = 0; list < 2; list++) {
             double sum = index < size ? lists[list][index] : 0.0;
             for (int distance = 1; distance < 32; distance *= 2) {
-                double before = shuffle_up(sum, distance);
+                double before = __shfl_up_sync(0xffffffffu, sum, distance);
                 if (lane >= distance) sum += before;
             }
             if (index < size) lists[list][index] = sum;

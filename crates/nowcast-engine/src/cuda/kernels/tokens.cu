@@ -50,41 +50,49 @@ struct Embed {
     EmbedTerm term[MOST_TERMS];
 };
 
-// Grid: rows, some columns each. One thread for each value of the output.
-KERNEL(embed, Embed, 256) {
-    int row = blockIdx.x, column = blockIdx.y * 256 + threadIdx.x, rows = count(call.rows, call.live);
-    if (row >= rows || column >= call.width) return;
-    int tokens = count(call.tokens, call.live);
-    if (tokens < 1) tokens = 1;
-    int outer = rows / tokens, item = row / tokens;
-    // Where each term finds its value, or null; all are asked for together.
-    const float* from[MOST_TERMS];
-    int entries[MOST_TERMS];
-#pragma unroll
-    for (int which = 0; which < MOST_TERMS; which++) {
-        const EmbedTerm& term = call.term[which];
-        int place = column - term.output_column;
-        bool counts = which < call.terms && place >= 0 && place < term.width;
-        int groups = counts ? count(term.groups, call.live) : 1;
-        if (groups < 1) groups = 1;
-        // Outer items share groups evenly.
-        int group = groups == outer ? item : groups == 1 ? 0 : (int)((i64)item * groups / outer);
-        int length = counts && groups > 1 ? count(term.index_rows, call.live) / groups : 0;
-        i64 source = (i64)group * length + (counts ? count(term.first, call.live) : 0) + row % tokens;
-        entries[which] = counts ? term.index[source * term.columns + term.column] : 0;
-        from[which] = counts ? term.table + place : nullptr;
+// Where the row of a term begins among its indices.
+__device__ inline i64 source_of(const EmbedTerm& term, const Live& live, int row, int rows, int tokens) {
+    int outer = rows / tokens, item = row / tokens, groups = count(term.groups, &live);
+    if (groups < 1) groups = 1;
+    // Outer items share groups evenly.
+    int group = groups == outer ? item : groups == 1 ? 0 : (int)((i64)item * groups / outer);
+    int length = groups > 1 ? count(term.index_rows, &live) / groups : 0;
+    i64 source = (i64)group * length + count(term.first, &live) + row % tokens;
+    return source * term.columns + term.column;
+}
+
+// Grid: rows, some columns each. One thread for each value of the output; the first ones find a term's row of its table.
+KERNEL_AHEAD(embed, Embed, 256, 1) {
+    // Null where there is no token.
+    __shared__ const float* entries[MOST_TERMS];
+    const Live live = *call.live;
+    int row = blockIdx.x, column = blockIdx.y * 256 + threadIdx.x, rows = count(call.rows, &live);
+    int tokens = count(call.tokens, &live);
+    bool is_live = row < rows, finds = is_live && (int)threadIdx.x < call.terms;
+    const EmbedTerm& own = call.term[finds ? threadIdx.x : 0];
+    i64 source = finds ? source_of(own, live, row, rows, tokens < 1 ? 1 : tokens) : 0;
+    wait_for_previous();
+    if (!is_live) return;
+    if (finds) {
+        int entry = own.index[source];
+        entries[threadIdx.x] = entry != NO_TOKEN ? own.table + (i64)entry * own.width : nullptr;
     }
-    float values[MOST_TERMS];
-#pragma unroll
-    for (int which = 0; which < MOST_TERMS; which++) {
-        bool is_number = from[which] && entries[which] != NO_TOKEN;
-        values[which] = is_number ? from[which][(i64)entries[which] * call.term[which].width] : __int_as_float(0x7fc00000);
-    }
+    __syncthreads();
+    if (column >= call.width) return;
     i64 index = (i64)row * call.width + column;
-    float sum = call.continues ? call.output[index] : 0.0f;
+    float values[MOST_TERMS], sum = call.continues ? call.output[index] : 0.0f;
+    bool counts[MOST_TERMS];
+    // All are asked for together.
 #pragma unroll
     for (int which = 0; which < MOST_TERMS; which++) {
-        if (from[which]) sum += values[which];
+        int place = column - call.term[which].output_column;
+        counts[which] = which < call.terms && place >= 0 && place < call.term[which].width;
+        const float* entry = counts[which] ? entries[which] : nullptr;
+        values[which] = entry ? entry[place] : __int_as_float(0x7fc00000);
+    }
+#pragma unroll
+    for (int which = 0; which < MOST_TERMS; which++) {
+        if (counts[which]) sum += values[which];
     }
     call.output[index] = sum;
 }

@@ -69,8 +69,10 @@ const KERNELS: &[ChunkedKernel] = chunked_kernels! {
     Attend64Whole HalfAttend64Whole: 64, 3, 1, 1;
     Attend64By1 HalfAttend64By1: 64, 2, 1, 1;
     AttendFew128 HalfAttendFew128: 128, 1, 2, 4;
+    AttendPair128 HalfAttendPair128: 128, 1, 2, 2;
     Attend128By2 HalfAttend128By2: 128, 1, 2, 1;
     AttendFew256 HalfAttendFew256: 256, 1, 2, 4;
+    AttendPair256 HalfAttendPair256: 256, 1, 2, 2;
     Attend256By2 HalfAttend256By2: 256, 1, 2, 1;
 };
 

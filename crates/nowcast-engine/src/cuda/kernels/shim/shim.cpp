@@ -55,7 +55,7 @@ State states[MOST_THREADS];
 Place places[MOST_THREADS];
 Place scheduler;
 char* stacks;
-unsigned exchange[MOST_THREADS];
+unsigned long long exchange[MOST_THREADS];
 unsigned first_threads;
 const Phase* phases[MOST_THREADS];
 unsigned parities[MOST_THREADS];
@@ -208,7 +208,7 @@ float& operand(unsigned lane, unsigned which) {
     return operands[current / 32 * 32 + lane][which];
 }
 
-unsigned& exchanged(unsigned lane) {
+unsigned long long& exchanged(unsigned lane) {
     return exchange[current / 32 * 32 + lane];
 }
 

@@ -14,6 +14,7 @@
 #define __shared__ static
 #define __restrict__
 #define __forceinline__ inline
+#define __noinline__ inline
 
 struct float4 {
     float x, y, z, w;
@@ -60,7 +61,7 @@ void first_threads_barrier(unsigned count);
 struct Phase;
 void phase(const Phase* barrier, unsigned parity);
 // The place of a value that the threads of a warp exchange.
-unsigned& exchanged(unsigned lane);
+unsigned long long& exchanged(unsigned lane);
 // The place of one of the twelve values that a lane hands to the tensor cores.
 float& operand(unsigned lane, unsigned which);
 // Runs `body(call)` for every thread of the grid, the blocks of a cluster side by side.
@@ -118,15 +119,22 @@ inline void __syncthreads() {
 inline void __syncwarp() {
     shim::warp_barrier();
 }
-inline float __shfl_sync(unsigned, float value, int lane) {
-    unsigned bits;
-    memcpy(&bits, &value, 4);
-    shim::exchanged(threadIdx.x % 32) = bits;
+template <typename T>
+inline T __shfl_sync(unsigned, T value, int lane) {
+    memcpy(&shim::exchanged(threadIdx.x % 32), &value, sizeof(T));
     shim::warp_barrier();
-    bits = shim::exchanged(lane);
+    memcpy(&value, &shim::exchanged(lane), sizeof(T));
     shim::warp_barrier();
-    memcpy(&value, &bits, 4);
     return value;
+}
+template <typename T>
+inline T __shfl_up_sync(unsigned mask, T value, int distance) {
+    int lane = threadIdx.x % 32;
+    return __shfl_sync(mask, value, lane >= distance ? lane - distance : lane);
+}
+template <typename T>
+inline T __shfl_xor_sync(unsigned mask, T value, int difference) {
+    return __shfl_sync(mask, value, (threadIdx.x % 32) ^ difference);
 }
 // Blocks run one thread at a time.
 inline int atomicMin(int* address, int value) {
@@ -149,20 +157,9 @@ inline unsigned __ballot_sync(unsigned, bool value) {
     shim::exchanged(threadIdx.x % 32) = value;
     shim::warp_barrier();
     unsigned bits = 0;
-    for (unsigned lane = 0; lane < 32; lane++) bits |= shim::exchanged(lane) << lane;
+    for (unsigned lane = 0; lane < 32; lane++) bits |= (unsigned)shim::exchanged(lane) << lane;
     shim::warp_barrier();
     return bits;
-}
-inline unsigned __shfl_up_sync(unsigned, unsigned value, int distance) {
-    int lane = threadIdx.x % 32;
-    shim::exchanged(lane) = value;
-    shim::warp_barrier();
-    unsigned other = shim::exchanged(lane >= distance ? lane - distance : lane);
-    shim::warp_barrier();
-    return other;
-}
-inline float __shfl_xor_sync(unsigned mask, float value, int difference) {
-    return __shfl_sync(mask, value, (threadIdx.x % 32) ^ difference);
 }
 
 inline float short_power_of_two(float x) {
