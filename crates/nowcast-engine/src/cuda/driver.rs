@@ -114,7 +114,7 @@ const BLOCK_BYTES: usize = 2 << 20;
 /// Device memory of a graph for each operation, beside one block, as free memory tells: within 2 MiB of what graphs of 55
 /// to 5,500 kernels took with driver 580.
 const RECORDED_OPERATION_BYTES: usize = 2_860;
-/// Shared memory that no kernel's fixed part exceeds where the launch decides the rest.
+/// Shared memory set aside for the fixed part of kernels; one whose part is larger has less for the launch to decide.
 const STATIC_SHARED_BYTES: usize = 4096;
 
 /// Compiles a source by whatever compiler is found; it is looked for once.
@@ -183,10 +183,10 @@ impl Gpu {
                 let most = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
                 let fixed = FunctionAttribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
                 let fixed = result::function::get_function_attribute(function, fixed);
-                if fixed.map_err(|error| failure(&what, error))? as usize <= STATIC_SHARED_BYTES {
-                    result::function::set_function_attribute(function, most, self.most_shared_bytes as i32)
-                        .map_err(|error| failure(&what, error))?;
-                }
+                let beyond =
+                    (fixed.map_err(|error| failure(&what, error))? as usize).saturating_sub(STATIC_SHARED_BYTES);
+                result::function::set_function_attribute(function, most, (self.most_shared_bytes - beyond) as i32)
+                    .map_err(|error| failure(&what, error))?;
                 self.functions.push(function);
             }
         }
