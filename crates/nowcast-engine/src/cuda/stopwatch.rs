@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::machine::{KernelLaunch, Machine, Queue};
+use super::machine::{KernelLaunch, Machine};
 use super::staging::live_extents;
 use crate::device::Launch;
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ const LAUNCHES: usize = 16;
 
 /// See the [module documentation](self).
 pub(super) struct Stopwatch {
-    queue: Box<dyn Queue>,
+    machine: Arc<dyn Machine>,
 }
 
 impl Stopwatch {
@@ -30,33 +30,35 @@ impl Stopwatch {
         let bytes: Vec<u8> = live_extents(&launch).words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         // SAFETY: the caller owns the memory, and its layout has room for the live extents.
         unsafe { machine.upload(live, &bytes)? };
-        Ok(Self { queue: Arc::clone(machine).queue()? })
+        Ok(Self { machine: Arc::clone(machine) })
     }
 
     /// How long launches take one after the other, as one recording.
     ///
     /// # Safety
-    /// As [`Queue::launch`]; the memory stays until this returns.
-    pub(super) unsafe fn time(&mut self, launches: &[KernelLaunch]) -> Result<Duration> {
-        self.queue.begin_recording()?;
+    /// As `Queue::launch`; the memory stays until this returns.
+    pub(super) unsafe fn time(&self, launches: &[KernelLaunch]) -> Result<Duration> {
+        // Recordings stay as long as their queue: every timing has its own, so that the device keeps one at a time.
+        let mut queue = Arc::clone(&self.machine).queue()?;
+        queue.begin_recording()?;
         let launched = launches.iter().try_for_each(|launch| {
             // SAFETY: as the caller promised.
-            let launched = unsafe { self.queue.launch(launch) };
+            let launched = unsafe { queue.launch(launch) };
             launched.map_err(|error| Error::Operation {
                 operation: format!("timing {}, kernel {}", launch.operation, launch.kernel.name()),
                 reason: error.to_string(),
             })
         });
-        let recording = self.queue.end_recording(launched.is_ok());
+        let recording = queue.end_recording(launched.is_ok());
         launched?;
-        let Some(recording) = recording? else { return Ok(Duration::MAX) };
+        let recording = recording?.expect("a recording that is kept has a number");
         let mut round = |repetitions: usize| -> Result<Duration> {
             let start = Instant::now();
             for _ in 0..repetitions {
                 // SAFETY: as the caller promised.
-                unsafe { self.queue.replay(recording)? };
+                unsafe { queue.replay(recording)? };
             }
-            self.queue.wait()?;
+            queue.wait()?;
             Ok(start.elapsed() / repetitions as u32)
         };
         // The first run loads the code.

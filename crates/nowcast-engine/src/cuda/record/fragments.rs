@@ -214,7 +214,7 @@ impl Recorder<'_> {
         if tiles.is_empty() {
             return Err(Error::Device("the GPU has too little shared memory for a product".into()));
         }
-        if let (Some(choices), Some(mut stopwatch)) = (&weights.choices, self.stopwatch.take()) {
+        if let (Some(choices), Some(stopwatch)) = (&weights.choices, self.stopwatch.take()) {
             let names: Vec<&str> = tiles.iter().map(|tile| (tile.kernel)(format).name()).collect();
             let ProductArgument { links, gated, has_norm, .. } = argument;
             let question = format!("product {most} x {columns} x {links} links, gated {gated}, norm {has_norm}{case}");

@@ -47,14 +47,10 @@ impl<'a> Recorder<'a> {
         }
         let address = self.weights.linears[op.weight.index].weight_address();
         let mut product = self.blocked(op, address, matrix, most)?;
-        let tile =
-            self.tile(
-                &product,
-                ", operands before",
-                |recorder, product, tile| {
-                    if tile.grouped { Ok(()) } else { recorder.cut(product, tile) }
-                },
-            )?;
+        let cut_apart = |recorder: &mut Self, product: &Blocked, tile: &Tile| {
+            if tile.grouped { Ok(()) } else { recorder.cut(product, tile) }
+        };
+        let tile = self.tile(&product, ", operands before", cut_apart)?;
         (product.argument.row_fragments, product.argument.row_scale) = (self.next_fragments, 0);
         Ok(tile.grouped.then_some((product, tile)))
     }
