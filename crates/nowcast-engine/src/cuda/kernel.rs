@@ -167,8 +167,9 @@ kernels! {
     // FRAGMENT_KERNELS in linear_products.cuh.
     of each format:
         CutRows = "cut_rows", CutGroupedRows = "cut_grouped_rows",
+        CutFewRows = "cut_few_rows", CutFewGroupedRows = "cut_few_grouped_rows",
         Ring176 = "ring_176", Ring128 = "ring_128", Ring96 = "ring_96",
-        SplitRing1 = "split_ring_1", SplitRing2 = "split_ring_2", SplitRing4 = "split_ring_4",
+        SplitRing2 = "split_ring_2", SplitRing4 = "split_ring_4",
         Block128By128 = "block_128_128", Block128By96 = "block_128_96", Block64By64 = "block_64_64",
         Block32By32 = "block_32_32", Small32By32 = "small_32_32", Stream = "stream", Cluster = "cluster",
         ProjectAndAttend = "project_and_attend";

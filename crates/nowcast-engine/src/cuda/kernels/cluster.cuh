@@ -37,5 +37,15 @@ __device__ __forceinline__ float* in_peer(float* place, int peer) {
     asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(place), "r"(peer));
     return other;
 }
+
+// Sends sixteen bytes to the same place in the shared memory of a block of the cluster, whose barrier counts them.
+__device__ __forceinline__ void send_to_peer(float4* place, u64* barrier, int peer, const float (&values)[4]) {
+    asm volatile(
+        "{ .reg .b32 to, counter; mapa.shared::cluster.u32 to, %0, %2; mapa.shared::cluster.u32 counter, %1, %2;"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [to], {%3, %4, %5, %6}, [counter]; }" ::"r"(
+            (u32)__cvta_generic_to_shared(place)),
+        "r"((u32)__cvta_generic_to_shared(barrier)), "r"(peer), "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3])
+        : "memory");
+}
 #endif
 #endif

@@ -184,21 +184,23 @@ __device__ __forceinline__ Cut cut_values(const float4& four, float factor, floa
     return cut;
 }
 
-// Cuts a band of rows into fragments, by a block of eight warps; lane `4 r + q` of every warp takes row r. The rows'
-// scales can be asked for after the next barrier. GROUPED writes the order of warpgroups (linear_warpgroup.cuh).
-template <int FORMAT, bool GROUPED>
+// Cuts `ROWS` rows of a band into fragments, by eight groups of threads; thread `4 r + q` of every group takes row r. The
+// rows' scales can be asked for after the next barrier. GROUPED writes the order of warpgroups (linear_warpgroup.cuh).
+template <int FORMAT, bool GROUPED, int ROWS>
 struct BandCutter {
     static const bool IS_SCALED = Pieces<FORMAT>::IS_SCALED;
     const float* row;
     uint4* band;
     BandShare* share;
     int inputs, last, steps;
-    int lane, warp, place, quarter;
+    // `lane` is that of the row among the eight of the band.
+    int lane, group, place, quarter;
     float largest, factor, squares;
 
-    __device__ __forceinline__ BandCutter(const float* rows, int live_rows, int all_inputs, int links, uint4* to,
+    __device__ __forceinline__ BandCutter(const float* rows, int live_rows, int first_row, int all_inputs, int links, uint4* to,
                                           BandShare* all) {
-        lane = threadIdx.x % 32, warp = threadIdx.x / 32, place = lane / 4, quarter = lane % 4;
+        group = threadIdx.x / (4 * ROWS), place = threadIdx.x / 4 % ROWS, quarter = threadIdx.x % 4;
+        lane = (first_row + place) * 4 + quarter;
         inputs = all_inputs, last = links * STEPS - 1, band = to, share = all;
         steps = place < live_rows ? links * STEPS : 0;
         row = rows + (i64)(place < live_rows ? place : 0) * inputs;
@@ -217,7 +219,7 @@ struct BandCutter {
     // The largest value of the row, among all warps.
     __device__ __forceinline__ void agree() {
         for (int half = 2; half > 0; half /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, half));
-        if (quarter == 0) share->largest[place][warp] = largest;
+        if (quarter == 0) share->largest[place][group] = largest;
         __syncthreads();
 #pragma unroll
         for (int other = 0; other < BAND; other++) largest = fmaxf(largest, share->largest[place][other]);
@@ -242,7 +244,7 @@ struct BandCutter {
 
     __device__ __forceinline__ void end() {
         for (int half = 2; half > 0; half /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, half);
-        if (quarter == 0) share->squares[place][warp] = squares;
+        if (quarter == 0) share->squares[place][group] = squares;
     }
 
     // Rows of whole links, of which `KEPT` steps are kept.
@@ -250,20 +252,20 @@ struct BandCutter {
     __device__ __forceinline__ void run() {
         float4 kept[KEPT];
 #pragma unroll
-        for (int index = 0; index < KEPT; index++) kept[index] = load(warp + BAND * index);
+        for (int index = 0; index < KEPT; index++) kept[index] = load(group + BAND * index);
         if constexpr (IS_SCALED) {
 #pragma unroll 2
-            for (int step = warp + BAND * KEPT; step <= last; step += BAND) widen(load(step));
+            for (int step = group + BAND * KEPT; step <= last; step += BAND) widen(load(step));
 #pragma unroll
             for (int index = 0; index < KEPT; index++) widen(kept[index]);
             agree();
         }
 #pragma unroll
         for (int index = 0; index < KEPT; index++) {
-            if (warp + BAND * index < steps) cut(warp + BAND * index, kept[index]);
+            if (group + BAND * index < steps) cut(group + BAND * index, kept[index]);
         }
 #pragma unroll 2
-        for (int step = warp + BAND * KEPT; step < steps; step += BAND) cut(step, load(step));
+        for (int step = group + BAND * KEPT; step < steps; step += BAND) cut(step, load(step));
         end();
     }
 
@@ -272,19 +274,19 @@ struct BandCutter {
         auto four = [&](int step) { return four_inputs(row, step * 16 + quarter * 4, inputs); };
         if constexpr (IS_SCALED) {
 #pragma unroll 1
-            for (int step = warp; step < steps; step += BAND) widen(four(step));
+            for (int step = group; step < steps; step += BAND) widen(four(step));
             agree();
         }
 #pragma unroll 1
-        for (int step = warp; step < steps; step += BAND) cut(step, four(step));
+        for (int step = group; step < steps; step += BAND) cut(step, four(step));
         end();
     }
 };
 
-template <int FORMAT, bool GROUPED>
-__device__ __forceinline__ void cut_band(const float* rows, int live_rows, int inputs, int links, uint4* band,
-                                         BandShare* share) {
-    BandCutter<FORMAT, GROUPED> cutter(rows, live_rows, inputs, links, band, share);
+template <int FORMAT, bool GROUPED, int ROWS = BAND>
+__device__ __forceinline__ void cut_band(const float* rows, int live_rows, int inputs, int links, uint4* band, BandShare* share,
+                                         int first_row = 0) {
+    BandCutter<FORMAT, GROUPED, ROWS> cutter(rows, live_rows, first_row, inputs, links, band, share);
     if (inputs % LINK != 0) {
         cutter.run_ragged();
     } else if (links * STEPS <= BAND * KEPT_STEPS) {

@@ -21,16 +21,18 @@ struct RowFragments {
     float epsilon;
 };
 
-// Cuts rows for the products below. Grid: bands.
-template <int FORMAT, bool GROUPED>
+// Cuts rows for the products below. Grid: groups of `ROWS` rows, a band or, so that few rows find many multiprocessors, a
+// part of one.
+template <int FORMAT, bool GROUPED, int ROWS>
 __device__ __forceinline__ void cut_rows(const RowFragments& call) {
     __shared__ BandShare share;
-    i64 first = (i64)blockIdx.x * BAND;
+    i64 first = (i64)blockIdx.x * ROWS;
     int rows = count(call.rows, call.live);
     if (first >= rows) return;
-    rows = rows - first < BAND ? (int)(rows - first) : BAND;
-    uint4* band = call.fragments + (i64)blockIdx.x * call.links * Pieces<FORMAT>::COUNT * 32;
-    cut_band<FORMAT, GROUPED>(call.input + first * call.inputs, rows, call.inputs, call.links, band, &share);
+    rows = rows - first < ROWS ? (int)(rows - first) : ROWS;
+    uint4* band = call.fragments + first / BAND * call.links * Pieces<FORMAT>::COUNT * 32;
+    const float* from = call.input + first * call.inputs;
+    cut_band<FORMAT, GROUPED, ROWS>(from, rows, call.inputs, call.links, band, &share, ROWS < BAND ? (int)(first % BAND) : 0);
     __syncthreads();
     if ((int)threadIdx.x < rows) {
         call.row_scale[first + threadIdx.x] = scale_of_row<FORMAT>(share, threadIdx.x, 1.0 / call.inputs, call.has_norm, call.epsilon);

@@ -5,13 +5,15 @@
 
 #include "fragments.cuh"
 
-template <int FORMAT, int N>
+// EARLY asks for residuals before the products, where registers can wait for them.
+template <int FORMAT, int N, bool EARLY = false>
 struct Finisher {
     const Product& call;
     const float* row_scales;
     // Of the tile; the first band of columns of the warp.
     int first_row, rows, band;
     ColumnPair columns;
+    float early[EARLY ? N : 1][4];
 
     // Loads what belongs to columns, long before it is needed.
     __device__ __forceinline__ Finisher(const Product& product, const float* scales, int start, int count, int columns_band)
@@ -63,10 +65,24 @@ struct Finisher {
         }
     }
 
+    // Asks for the residuals of a product that is not gated, if any; once the kernel before is done.
+    __device__ __forceinline__ void expect_residuals() {
+        static_assert(EARLY, "these are asked for when they are needed");
+        int column = band * BAND + threadIdx.x % 32 / 4 - call.first_column, own_row = threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int index = 0; index < N * 4; index++) {
+            int row = index / 4 * BAND + own_row + index % 2, which = column + index % 4 / 2 * BAND;
+            bool is_wanted = row < rows && band + index % 4 / 2 < call.end_band && which >= 0 && which < call.columns;
+            float& residual = early[index / 4][index % 4];
+            residual = 0.0f;
+            if (call.residual && !call.gated && is_wanted) residual = call.residual[(i64)(first_row + row) * call.columns + which];
+        }
+    }
+
     template <bool GATED, bool HAS_RESIDUAL>
     __device__ __forceinline__ void write_with(const float (&sums)[N][4]) const {
         // Bands of rows whose residuals are loaded together.
-        const int TOGETHER = N % 11 == 0 ? 11 : 4, RESULTS = GATED ? 2 : 4;
+        const int TOGETHER = EARLY ? N : N % 11 == 0 ? 11 : 4, RESULTS = GATED ? 2 : 4;
         int column = (GATED ? band / 2 : band) * BAND + threadIdx.x % 32 / 4 - call.first_column;
         int own_row = threadIdx.x % 4 * 2, left = rows - own_row;
         // Rows that are left for each column.
@@ -86,7 +102,11 @@ struct Finisher {
                 int n = start + index / RESULTS, which = index % RESULTS;
                 float& residual = residuals[index / RESULTS][which];
                 residual = 0.0f;
-                if (HAS_RESIDUAL && is_wanted(n, which)) residual = call.residual[offset(n, which)];
+                if constexpr (HAS_RESIDUAL && EARLY && !GATED) {
+                    residual = early[n][which];
+                } else if (HAS_RESIDUAL && is_wanted(n, which)) {
+                    residual = call.residual[offset(n, which)];
+                }
             }
 #pragma unroll
             for (int next = 0; next < TOGETHER; next++) {

@@ -9,11 +9,17 @@
 
 // Every kernel of one format. Blocks are named by rows of the result, then columns.
 #define FRAGMENT_KERNELS(name, FORMAT)                                                                                 \
-    KERNEL(cut_rows_##name, RowFragments, 256) {                                                                       \
-        cut_rows<FORMAT, false>(call);                                                                                 \
+    KERNEL(cut_rows_##name, RowFragments, BAND_THREADS) {                                                              \
+        cut_rows<FORMAT, false, BAND>(call);                                                                           \
     }                                                                                                                  \
-    KERNEL(cut_grouped_rows_##name, RowFragments, 256) {                                                               \
-        cut_rows<FORMAT, true>(call);                                                                                  \
+    KERNEL(cut_grouped_rows_##name, RowFragments, BAND_THREADS) {                                                      \
+        cut_rows<FORMAT, true, BAND>(call);                                                                            \
+    }                                                                                                                  \
+    KERNEL(cut_few_rows_##name, RowFragments, BAND_THREADS / 4) {                                                      \
+        cut_rows<FORMAT, false, BAND / 4>(call);                                                                       \
+    }                                                                                                                  \
+    KERNEL(cut_few_grouped_rows_##name, RowFragments, BAND_THREADS / 4) {                                              \
+        cut_rows<FORMAT, true, BAND / 4>(call);                                                                        \
     }                                                                                                                  \
     KERNEL_AHEAD(block_128_128_##name, Product, 256, 1) {                                                              \
         multiply_block<FORMAT, 4, 4, 2, 4, 1, 4>(call);                                                                \
@@ -48,12 +54,9 @@
     KERNEL_AHEAD(ring_96_##name, RingProduct, RING_THREADS, 1) {                                                       \
         MULTIPLY_RING(FORMAT, 12);                                                                                     \
     }                                                                                                                  \
-    KERNEL_AHEAD(split_ring_1_##name, RingProduct, SPLIT_THREADS, 1) {                                                 \
-        MULTIPLY_SPLIT_RING(FORMAT, 1);                                                                                \
-    }                                                                                                                  \
-    KERNEL_IN_CLUSTER(split_ring_2_##name, RingProduct, SPLIT_THREADS, 1, 2) {                                         \
+    KERNEL_IN_CLUSTER(split_ring_2_##name, RingProduct, SPLIT_THREADS(FORMAT), SPLIT_BLOCKS(FORMAT), 2) {                                         \
         MULTIPLY_SPLIT_RING(FORMAT, 2);                                                                                \
     }                                                                                                                  \
-    KERNEL_IN_CLUSTER(split_ring_4_##name, RingProduct, SPLIT_THREADS, 1, 4) {                                         \
+    KERNEL_IN_CLUSTER(split_ring_4_##name, RingProduct, SPLIT_THREADS(FORMAT), SPLIT_BLOCKS(FORMAT), 4) {                                         \
         MULTIPLY_SPLIT_RING(FORMAT, 4);                                                                                \
     }

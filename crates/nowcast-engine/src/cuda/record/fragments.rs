@@ -44,6 +44,8 @@ pub(super) struct Blocked {
 }
 
 const NAME: &str = "Linear";
+/// Blocks that cut a band where there are few; `cut_few_rows` in linear_products.cuh.
+const BAND_PARTS: usize = 4;
 /// Matrices of the same shape that a product is timed with.
 const MOST_ALIKE: usize = 16;
 /// Rows up to which weights are streamed past them.
@@ -154,15 +156,24 @@ impl Recorder<'_> {
             has_norm: argument.has_norm,
             epsilon: argument.epsilon,
         };
-        let shape = Shape { grid: [most.div_ceil(BAND), 1, 1], threads: 32 * BAND, shared_bytes: 0 };
-        let cut_rows = if tile.grouped { Kernel::CutGroupedRows(format) } else { Kernel::CutRows(format) };
+        // Parts of bands, where bands would leave multiprocessors idle.
+        let bands = most.div_ceil(BAND);
+        let is_few = bands < self.weights.machine.multiprocessors();
+        let parts = if is_few { BAND_PARTS } else { 1 };
+        let shape = Shape { grid: [bands * parts, 1, 1], threads: 32 * BAND / parts, shared_bytes: 0 };
+        let cut_rows = match (tile.grouped, is_few) {
+            (false, false) => Kernel::CutRows(format),
+            (true, false) => Kernel::CutGroupedRows(format),
+            (false, true) => Kernel::CutFewRows(format),
+            (true, true) => Kernel::CutFewGroupedRows(format),
+        };
         self.launch(NAME, cut_rows, shape, cut)
     }
 
     /// Multiplies rows that are cut.
     pub(super) fn multiply(&mut self, product: &Blocked, tile: &Tile) -> Result<()> {
         let &Blocked { ref argument, format, most, columns, .. } = product;
-        let (kernel, threads) = ((tile.kernel)(format), tile.threads);
+        let (kernel, threads) = ((tile.kernel)(format), tile.threads(format));
         let (grid, shared_bytes) = (tile.grid(most, columns), tile.shared_bytes(format));
         if !tile.grouped {
             return self.launch(NAME, kernel, Shape { grid, threads, shared_bytes }, argument.clone());

@@ -9,7 +9,9 @@ const RING_THREADS: usize = 384;
 const RING_WARPS: usize = 8;
 /// Rows of a tile up to which parts of several chains find registers; `HAS_LONG_PARTS` in linear_wide.cuh.
 const MOST_ROWS_OF_LONG_PARTS: usize = 128;
+/// Those that multiply; `SPLIT_WORKERS` in linear_split_ring.cuh.
 const SPLIT_RING_THREADS: usize = 128;
+const SPLIT_RING_WARPS: usize = SPLIT_RING_THREADS / 32;
 /// Bytes that all multiprocessors read from the L2 cache in a microsecond, in the boxes of rings, and in the larger ones of
 /// one-product formats.
 const CACHE_RATE: f64 = 5.5e6;
@@ -29,7 +31,7 @@ pub(super) struct Tile {
     pub(super) kernel: fn(Format) -> Kernel,
     pub(super) columns: usize,
     pub(super) rows: usize,
-    pub(super) threads: usize,
+    threads: usize,
     /// Parts that are summed side by side, each with stages of its own.
     pub(super) depth: usize,
     /// Stages on their way for f32, of one link, and for other formats, of two where it is a ring.
@@ -54,8 +56,8 @@ const fn split_ring(kernel: fn(Format) -> Kernel, sharers: usize) -> Tile {
         rows: 96,
         threads: SPLIT_RING_THREADS,
         depth: 1,
-        stages: 5,
-        short_stages: 5,
+        stages: 4,
+        short_stages: 4,
         resident: 2,
         grouped: true,
         sharers: Some(sharers),
@@ -65,7 +67,7 @@ const fn split_ring(kernel: fn(Format) -> Kernel, sharers: usize) -> Tile {
 }
 
 /// From the largest to the smallest; the last fits every GPU.
-pub(super) const TILES: [Tile; 11] = [
+pub(super) const TILES: [Tile; 10] = [
     Tile {
         kernel: Kernel::Ring176,
         columns: 128,
@@ -107,11 +109,6 @@ pub(super) const TILES: [Tile; 11] = [
         sharers: None,
         pace: Pace { fixed: 8.2, link: 0.45 },
         short_pace: Pace { fixed: 4.6, link: 0.17 },
-    },
-    Tile {
-        pace: Pace { fixed: 7.8, link: 0.44 },
-        short_pace: Pace { fixed: 4.6, link: 0.22 },
-        ..split_ring(Kernel::SplitRing1, 1)
     },
     Tile {
         pace: Pace { fixed: 7.1, link: 0.46 },
@@ -196,6 +193,11 @@ pub(super) const TILES: [Tile; 11] = [
 ];
 
 impl Tile {
+    /// Threads of a block; links of f16 pairs are sent by others than those that multiply.
+    pub(super) fn threads(&self, format: Format) -> usize {
+        if self.sharers.is_some() && format == Format::Split { 2 * self.threads } else { self.threads }
+    }
+
     /// Links of a stage.
     pub(super) fn stage_links(&self, format: Format) -> usize {
         if self.grouped { format.links_together() } else { 1 }
@@ -219,8 +221,11 @@ impl Tile {
         let scales = self.rows * size_of::<f32>();
         let barriers = 2 * stages * size_of::<u64>();
         match (self.grouped, self.sharers, self.depth) {
-            // Sums take the ring's place.
-            (true, Some(_), _) => ring + scales + barriers,
+            // The sums that others send; every warp has its own copy of the scales of the rows that the block finishes.
+            (true, Some(sharers), _) => {
+                let sent = (PARTS - PARTS / sharers) * self.rows / sharers * self.columns * size_of::<f32>();
+                ring + sent + SPLIT_RING_WARPS * scales / sharers + barriers + size_of::<u64>()
+            }
             (true, None, _) if format == Format::Split => ring + results + scales + barriers,
             // Results go from registers to memory; every warp has its own copy of the scales.
             (true, None, _) => ring + RING_WARPS * scales + barriers,

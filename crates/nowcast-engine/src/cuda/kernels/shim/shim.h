@@ -292,6 +292,12 @@ inline void expect_bytes(unsigned long long* barrier, unsigned bytes) {
     phase->bytes += bytes;
     arrive(barrier);
 }
+inline void send_to_peer(float4* place, unsigned long long* barrier, int peer, const float (&values)[4]) {
+    *static_cast<float4*>(shim::in_peer(place, peer)) = make_float4(values[0], values[1], values[2], values[3]);
+    shim::Phase* phase = static_cast<shim::Phase*>(shim::in_peer(barrier, peer));
+    phase->bytes -= sizeof(float4);
+    shim::end_phase(phase);
+}
 inline void wait_for_phase(unsigned long long* barrier, unsigned parity) {
     shim::phase(reinterpret_cast<shim::Phase*>(barrier), parity);
 }
