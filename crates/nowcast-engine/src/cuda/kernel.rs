@@ -29,6 +29,8 @@ pub(super) const HEADERS: &[Source] = sources![
     "linear_finish.cuh",
     "linear_ring.cuh",
     "linear_wide.cuh",
+    "linear_links.cuh",
+    "linear_inbox.cuh",
     "linear_split_ring.cuh",
     "linear_bands.cuh",
     "linear_streamed.cuh",

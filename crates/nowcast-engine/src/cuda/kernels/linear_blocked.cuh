@@ -55,17 +55,9 @@ struct Finishing {
     static const bool IS_LAST = IS_LAST_WORK;
 };
 
-// Writes four neighbouring results of a row as operands of the product behind, in the order of warpgroups.
-template <int FORMAT>
-__device__ __forceinline__ void write_grouped(const Product& call, int row, int column, const float* results) {
-    u32* to = reinterpret_cast<u32*>(call.output) + ((i64)(row / BAND) * call.columns / 16 + column / 16) * 64;
-    to += row % BAND * 4 + column % 16 / 4;
-    to[0] = nearest_pair<FORMAT>(results[0], results[1]), to[32] = nearest_pair<FORMAT>(results[2], results[3]);
-}
-
 // Results of `COUNT` neighbouring columns of each row, one or four, that are loaded and written together; a thread keeps its
 // columns. What does not depend on the sums is on its way when they `meet()`.
-template <int FORMAT, typename Finishing, int DEPTH, bool GATED, int COUNT, bool CUTS = false, typename Meet>
+template <int FORMAT, typename Finishing, int DEPTH, bool GATED, int COUNT, typename Meet>
 __device__ __forceinline__ void finish_columns(const Product& call, const Sums<DEPTH>& sums, Meet meet) {
     const int WIDTH = Finishing::WIDTH, OUTPUTS = GATED ? WIDTH / 2 : WIDTH, STRIDE = WIDTH + 4;
     const int THREADS_OF_ROW = OUTPUTS / COUNT, STEP = Finishing::THREADS / THREADS_OF_ROW;
@@ -145,11 +137,7 @@ __device__ __forceinline__ void finish_columns(const Product& call, const Sums<D
                 if (GATED) result *= highs[next * COUNT + each];
                 results.at[each] = residual ? result + residuals[next].at[each] : result;
             }
-            if (CUTS) {
-                if (inside[next]) write_grouped<FORMAT>(call, sums.first_row + start + next * STEP, output, results.at);
-            } else if (inside[next]) {
-                *reinterpret_cast<Columns*>(to + next * step) = results;
-            }
+            if (inside[next]) *reinterpret_cast<Columns*>(to + next * step) = results;
         }
         start += STEP * TOGETHER;
         from += STEP * TOGETHER * STRIDE, scales += STEP * TOGETHER, to += TOGETHER * step;

@@ -6,87 +6,17 @@
 // Every block finishes a share of the rows: the others send it their sums, a lane to the lane in its place.
 #pragma once
 
-#include "cluster.cuh"
 #include "linear_chains.cuh"
 #include "linear_finish.cuh"
+#include "linear_inbox.cuh"
 #include "linear_ring.cuh"
 
-// Those that multiply, and all of a block.
-#define SPLIT_WORKERS 128
+// All threads of a block.
 #define SPLIT_THREADS(FORMAT) (FORMAT == SPLIT ? 2 * SPLIT_WORKERS : SPLIT_WORKERS)
 // Blocks that share a multiprocessor: f16 pairs have one set of registers for both kinds of warps.
 #define SPLIT_BLOCKS(FORMAT) (FORMAT == SPLIT ? 2 : 1)
-#define SPLIT_WEIGHT_BANDS 8
-#define SPLIT_ROW_BANDS 12
-#define SPLIT_STAGES 4
 
 #if HAS_PIPELINES
-// Chains of one link for four warps: as many sets of sums as a block has registers for, so that one multiplies while
-// another is added.
-template <int CHAINS>
-struct LinkWorker {
-    static const int N = SPLIT_ROW_BANDS, BANDS = SPLIT_WEIGHT_BANDS + N, STAGES = SPLIT_STAGES;
-    static const int PIECES = Pieces<SPLIT>::COUNT, LINK_SIZE = PIECES * 32;
-    const uint4* ring;
-    u64 *full, *empty;
-    uint4 left[2][PIECES][2];
-    float chains[CHAINS][N][4];
-    // Links so far.
-    int turn;
-
-    __device__ __forceinline__ LinkWorker(const uint4* stages, u64* barriers)
-        : ring(stages), full(barriers), empty(barriers + STAGES), turn(0) {}
-
-    // The weights of a link, once they are there.
-    template <int PARITY>
-    __device__ __forceinline__ void load(int link) {
-        wait_for_phase(full + link % STAGES, link / STAGES & 1);
-        const uint4* from = ring + link % STAGES * BANDS * LINK_SIZE + threadIdx.x / 32 * 2 * LINK_SIZE + threadIdx.x % 32;
-#pragma unroll
-        for (int piece = 0; piece < PIECES; piece++) {
-            left[PARITY][piece][0] = from[piece * 32];
-            left[PARITY][piece][1] = from[LINK_SIZE + piece * 32];
-        }
-    }
-    template <int PARITY>
-    __device__ __forceinline__ void start(int link) {
-        const uint4* rows = ring + (link % STAGES * BANDS + SPLIT_WEIGHT_BANDS) * LINK_SIZE;
-        start_in_groups<SPLIT, N>(chains[PARITY % CHAINS], left[PARITY], rows);
-    }
-    // Adds a link that was started, and starts the next, if any.
-    template <int PARITY, bool IS_LAST>
-    __device__ __forceinline__ void multiply(int link, float (&sums)[N][4]) {
-        if constexpr (!IS_LAST) load<1 - PARITY>(link + 1);
-        if constexpr (!IS_LAST && CHAINS == 2) start<1 - PARITY>(link + 1);
-        wait_for_groups<!IS_LAST && CHAINS == 2 ? 1 : 0>(chains[PARITY % CHAINS]);
-        if (threadIdx.x % 32 == 0) arrive(empty + link % STAGES);
-#pragma unroll
-        for (int index = 0; index < N * 4; index++) sums[index / 4][index % 4] += chains[PARITY % CHAINS][index / 4][index % 4];
-        if constexpr (!IS_LAST && CHAINS == 1) start<1 - PARITY>(link + 1);
-    }
-    // The sums of a part of so many links, which may be none.
-    __device__ __forceinline__ void multiply_part(int links, float (&sums)[N][4]) {
-#pragma unroll
-        for (int index = 0; index < N * 4; index++) sums[index / 4][index % 4] = 0.0f;
-        if (links == 0) return;
-        load<0>(turn);
-        start<0>(turn);
-        int end = turn + links;
-#pragma unroll 1
-        for (; turn + 2 < end; turn += 2) {
-            multiply<0, false>(turn, sums);
-            multiply<1, false>(turn + 1, sums);
-        }
-        if (turn + 1 < end) {
-            multiply<0, false>(turn, sums);
-            multiply<1, true>(turn + 1, sums);
-        } else {
-            multiply<0, true>(turn, sums);
-        }
-        turn = end;
-    }
-};
-
 // The parts of a block, one after the other.
 template <int FORMAT, int BLOCKS, typename Refill>
 struct SplitWorker {
@@ -102,100 +32,6 @@ struct SplitWorker<SPLIT, BLOCKS, Refill> {
     __device__ __forceinline__ SplitWorker(const uint4* ring, u64* full, Refill) : worker(ring, full) {}
     __device__ __forceinline__ void multiply_part(int part, int links, float (&sums)[SPLIT_ROW_BANDS][4]) {
         worker.multiply_part(part_start<SPLIT>(part + 1, links) - part_start<SPLIT>(part, links), sums);
-    }
-};
-
-// The sums that the blocks of a cluster send each other, and the share of the rows that each finishes.
-template <int BLOCKS>
-struct Inbox {
-    static const int N = SPLIT_ROW_BANDS, BANDS = N / BLOCKS, SLOTS = PARTS - PARTS / BLOCKS;
-    typedef const float (&Tile)[N][4];
-    // [SLOTS, BANDS, workers]
-    float4* places;
-    u64* arrived;
-    int rank;
-
-    // Before the blocks meet. Of two, the first sends the sum of its parts, the second each of them.
-    __device__ __forceinline__ void prepare() const {
-        prepare_barrier(arrived, 1);
-        expect_bytes(arrived, (BLOCKS == 2 && rank == 1 ? 1 : SLOTS) * BANDS * SPLIT_WORKERS * sizeof(float4));
-    }
-    __device__ __forceinline__ float4* at(int slot, int band) const {
-        return places + (slot * BANDS + band) * SPLIT_WORKERS + threadIdx.x;
-    }
-    __device__ __forceinline__ void send(int peer, int slot, int band, const float (&sums)[4]) const {
-        send_to_peer(at(slot, band), arrived, peer, sums);
-    }
-    __device__ __forceinline__ void receive(int slot, int band, float (&sums)[4]) const {
-        float4 some = *at(slot, band);
-        sums[0] = some.x, sums[1] = some.y, sums[2] = some.z, sums[3] = some.w;
-    }
-    static __device__ __forceinline__ void add(const float (&other)[4], float (&sums)[4]) {
-        sums[0] += other[0], sums[1] += other[1], sums[2] += other[2], sums[3] += other[3];
-    }
-
-    // The sums of all parts, in order, for the own share, from those of the last own part and of the one before it, if any.
-    __device__ __forceinline__ void exchange(Tile before, Tile last, float (&sums)[BANDS][4]) const {
-        if constexpr (BLOCKS == 2) {
-            exchange_halves(before, last, sums);
-        } else {
-            exchange_quarters(last, sums);
-        }
-    }
-    __device__ __forceinline__ void exchange_halves(Tile before, Tile last, float (&sums)[BANDS][4]) const {
-#pragma unroll
-        for (int band = 0; band < BANDS; band++) {
-            if (rank == 0) {
-                float both[4] = {before[BANDS + band][0], before[BANDS + band][1], before[BANDS + band][2], before[BANDS + band][3]};
-                add(last[BANDS + band], both);
-                send(1, 0, band, both);
-            } else {
-                send(0, 0, band, before[band]), send(0, 1, band, last[band]);
-            }
-        }
-        wait_for_phase(arrived, 0);
-#pragma unroll
-        for (int band = 0; band < BANDS; band++) {
-            float first[4], third[4], fourth[4];
-            receive(0, band, rank == 0 ? third : first);
-            if (rank == 0) receive(1, band, fourth);
-#pragma unroll
-            for (int each = 0; each < 4; each++) {
-                float start = rank == 0 ? before[band][each] + last[band][each] : first[each];
-                float next = rank == 0 ? third[each] : before[BANDS + band][each];
-                sums[band][each] = start + next + (rank == 0 ? fourth[each] : last[BANDS + band][each]);
-            }
-        }
-    }
-    __device__ __forceinline__ void exchange_quarters(Tile last, float (&sums)[BANDS][4]) const {
-        float own[BANDS][4];
-#pragma unroll
-        for (int peer = 0; peer < BLOCKS; peer++) {
-#pragma unroll
-            for (int band = 0; band < BANDS; band++) {
-                const float(&some)[4] = last[peer * BANDS + band];
-                if (peer != rank) {
-                    send(peer, rank < peer ? rank : rank - 1, band, some);
-                } else {
-                    own[band][0] = some[0], own[band][1] = some[1], own[band][2] = some[2], own[band][3] = some[3];
-                }
-            }
-        }
-        wait_for_phase(arrived, 0);
-#pragma unroll
-        for (int band = 0; band < BANDS; band++) {
-            sums[band][0] = sums[band][1] = sums[band][2] = sums[band][3] = 0.0f;
-#pragma unroll
-            for (int part = 0; part < BLOCKS; part++) {
-                float some[4] = {own[band][0], own[band][1], own[band][2], own[band][3]};
-                if (part != rank) receive(part < rank ? part : part - 1, band, some);
-                if (part == 0) {
-                    sums[band][0] = some[0], sums[band][1] = some[1], sums[band][2] = some[2], sums[band][3] = some[3];
-                } else {
-                    add(some, sums[band]);
-                }
-            }
-        }
     }
 };
 

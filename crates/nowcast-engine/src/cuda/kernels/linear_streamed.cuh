@@ -26,7 +26,7 @@ struct Share {
     }
 };
 
-// Cuts one row of a band, by one warp: lane `4 s + q` takes every eighth step from `s` on, as warp `s` does in `BandCutter`,
+// Cuts one row of a band, by one warp: lane `4 s + q` takes every eighth step from `s` on, as group `s` does in `BandCutter`,
 // so the sums are the same.
 template <int FORMAT>
 struct RowCutter {

@@ -1,0 +1,77 @@
+// What four warps keep while they multiply chains of one link (f16 pairs) of a small tile.
+#pragma once
+
+#include "linear_warpgroup.cuh"
+#include "pipeline.cuh"
+
+// A tile, and the stages of its ring.
+#define SPLIT_WEIGHT_BANDS 8
+#define SPLIT_ROW_BANDS 12
+#define SPLIT_STAGES 4
+
+#if HAS_PIPELINES
+// As many chains as a block has registers for, so that one multiplies while another is added.
+template <int CHAINS>
+struct LinkWorker {
+    static const int N = SPLIT_ROW_BANDS, BANDS = SPLIT_WEIGHT_BANDS + N, STAGES = SPLIT_STAGES;
+    static const int PIECES = Pieces<SPLIT>::COUNT, LINK_SIZE = PIECES * 32;
+    const uint4* ring;
+    u64 *full, *empty;
+    uint4 left[2][PIECES][2];
+    float chains[CHAINS][N][4];
+    // Links so far.
+    int turn;
+
+    __device__ __forceinline__ LinkWorker(const uint4* stages, u64* barriers)
+        : ring(stages), full(barriers), empty(barriers + STAGES), turn(0) {}
+
+    // The weights of a link, once they are there.
+    template <int PARITY>
+    __device__ __forceinline__ void load(int link) {
+        wait_for_phase(full + link % STAGES, link / STAGES & 1);
+        const uint4* from = ring + link % STAGES * BANDS * LINK_SIZE + threadIdx.x / 32 * 2 * LINK_SIZE + threadIdx.x % 32;
+#pragma unroll
+        for (int piece = 0; piece < PIECES; piece++) {
+            left[PARITY][piece][0] = from[piece * 32];
+            left[PARITY][piece][1] = from[LINK_SIZE + piece * 32];
+        }
+    }
+    template <int PARITY>
+    __device__ __forceinline__ void start(int link) {
+        const uint4* rows = ring + (link % STAGES * BANDS + SPLIT_WEIGHT_BANDS) * LINK_SIZE;
+        start_in_groups<SPLIT, N>(chains[PARITY % CHAINS], left[PARITY], rows);
+    }
+    // Adds a link that was started, and starts the next, if any.
+    template <int PARITY, bool IS_LAST>
+    __device__ __forceinline__ void multiply(int link, float (&sums)[N][4]) {
+        if constexpr (!IS_LAST) load<1 - PARITY>(link + 1);
+        if constexpr (!IS_LAST && CHAINS == 2) start<1 - PARITY>(link + 1);
+        wait_for_groups<!IS_LAST && CHAINS == 2 ? 1 : 0>(chains[PARITY % CHAINS]);
+        if (threadIdx.x % 32 == 0) arrive(empty + link % STAGES);
+#pragma unroll
+        for (int index = 0; index < N * 4; index++) sums[index / 4][index % 4] += chains[PARITY % CHAINS][index / 4][index % 4];
+        if constexpr (!IS_LAST && CHAINS == 1) start<1 - PARITY>(link + 1);
+    }
+    // The sums of a part of so many links, which may be none.
+    __device__ __forceinline__ void multiply_part(int links, float (&sums)[N][4]) {
+#pragma unroll
+        for (int index = 0; index < N * 4; index++) sums[index / 4][index % 4] = 0.0f;
+        if (links == 0) return;
+        load<0>(turn);
+        start<0>(turn);
+        int end = turn + links;
+#pragma unroll 1
+        for (; turn + 2 < end; turn += 2) {
+            multiply<0, false>(turn, sums);
+            multiply<1, false>(turn + 1, sums);
+        }
+        if (turn + 1 < end) {
+            multiply<0, false>(turn, sums);
+            multiply<1, true>(turn + 1, sums);
+        } else {
+            multiply<0, true>(turn, sums);
+        }
+        turn = end;
+    }
+};
+#endif
