@@ -9,7 +9,7 @@ const RING_THREADS: usize = 384;
 const RING_WARPS: usize = 8;
 /// Rows of a tile up to which parts of several chains find registers; `HAS_LONG_PARTS` in linear_wide.cuh.
 const MOST_ROWS_OF_LONG_PARTS: usize = 128;
-/// Those that multiply; `SPLIT_WORKERS` in linear_split_ring.cuh.
+/// Those that multiply; `SPLIT_WORKERS` in linear_inbox.cuh.
 const SPLIT_RING_THREADS: usize = 128;
 const SPLIT_RING_WARPS: usize = SPLIT_RING_THREADS / 32;
 /// Bytes that all multiprocessors read from the L2 cache in a microsecond, in the boxes of rings, and in the larger ones of
