@@ -322,8 +322,10 @@ fn blocks_share_out_the_links_of_many_columns() {
     // Clusters of four, with a gate and columns that begin and end within a band, and a stage of the ring used twice.
     let gated = Product { activation: Activation::SwiGlu, ..Product::new(Dtype::F32, 830, 1150, 1) };
     compare(&Product { columns: 9..1141, ..gated }, &[(7, 7), (40, 33)]);
-    // Tiles of one block.
-    compare(&Product::new(Dtype::F32, 160, 5700, 1), &[(7, 7), (480, 471)]);
+    // Clusters of four, each of whose blocks has rows to finish.
+    for dtype in DTYPES {
+        compare(&Product { has_residual: true, ..Product::new(dtype, 512, 640, 1) }, &[(200, 197)]);
+    }
 }
 
 /// A gated product and the one behind it, which may cut its rows while nobody else reads them.

@@ -267,6 +267,22 @@ impl Tile {
 mod tests {
     use super::*;
 
+    /// The cheapest tile.
+    fn best(extent: [usize; 3], format: Format) -> &'static Tile {
+        let cost = |tile: &&Tile| tile.cost(extent, format, 132);
+        TILES.iter().min_by(|one, other| cost(one).total_cmp(&cost(other))).unwrap()
+    }
+
+    /// `blocks_share_out_the_links_of_many_columns` needs these.
+    #[test]
+    fn products_of_some_hundred_rows_are_shared_out() {
+        for format in [Format::Split, Format::Half, Format::Brain] {
+            for (extent, sharers) in [([70, 5_704, 6], Some(2)), ([200, 640, 16], Some(4))] {
+                assert_eq!(best(extent, format).sharers, sharers, "{extent:?}");
+            }
+        }
+    }
+
     /// `rows_cut_for_the_next_product_have_the_same_digits` needs these: other tiles cut rows apart.
     #[test]
     fn products_that_hand_rows_over_are_tiled_for_warpgroups() {
@@ -277,8 +293,7 @@ mod tests {
             ([60, 2_144, 66], Some(4)),
         ];
         for (extent, sharers) in extents {
-            let cost = |tile: &&Tile| tile.cost(extent, Format::Brain, 132);
-            let best = TILES.iter().min_by(|one, other| cost(one).total_cmp(&cost(other))).unwrap();
+            let best = best(extent, Format::Brain);
             assert!(best.grouped && best.sharers == sharers, "{extent:?}: {}", (best.kernel)(Format::Brain).name());
         }
     }
