@@ -314,10 +314,13 @@ fn thousands_of_rows() {
 
 #[test]
 fn blocks_share_out_the_links_of_many_columns() {
-    for dtype in DTYPES {
-        // Clusters of two, whose parts are unequal; rows that fill no tile.
-        let product = Product { norm_epsilon: Some(1e-5), has_residual: true, ..Product::new(dtype, 192, 5700, 1) };
-        compare(&product, &[(7, 7), (70, 66)]);
+    // Clusters of two, whose parts are unequal; rows that fill no tile.
+    for (dtype, inputs, outputs, rows) in
+        [(Dtype::F32, 192, 5700, (70, 66)), (Dtype::Tf32, 640, 2690, (100, 98)), (Dtype::Bf16, 640, 2690, (100, 98))]
+    {
+        let product =
+            Product { norm_epsilon: Some(1e-5), has_residual: true, ..Product::new(dtype, inputs, outputs, 1) };
+        compare(&product, &[(7, 7), rows]);
     }
     // Clusters of four, with a gate and columns that begin and end within a band, and a stage of the ring used twice.
     let gated = Product { activation: Activation::SwiGlu, ..Product::new(Dtype::F32, 830, 1150, 1) };
@@ -369,14 +372,19 @@ fn run_pair(device: &dyn Device, products: [&Product; 2], live: usize, keeps_row
 #[test]
 fn rows_cut_for_the_next_product_have_the_same_digits() {
     for dtype in [Dtype::Bf16, Dtype::Tf32] {
-        // A ring whose last rows hang over and one whose links a cluster shares, as the test of tile.rs says, and rows that
-        // weights stream past.
-        for (capacity, live, inputs, outputs) in
-            [(200, 197, 144, 640), (60, 47, 512, 2144), (8, 8, 144, 72), (6, 5, 144, 72), (1, 1, 144, 72)]
-        {
-            let gated = Product { activation: Activation::SwiGlu, ..Product::new(dtype, inputs, 2112, capacity) };
+        // A ring whose last rows hang over and rings whose links four and two blocks share, as the test of tile.rs says, and
+        // rows that weights stream past.
+        for (capacity, live, inputs, hidden, outputs) in [
+            (200, 197, 144, 2112, 640),
+            (60, 47, 512, 2112, 2144),
+            (70, 66, 640, 2144, 2144),
+            (8, 8, 144, 2112, 72),
+            (6, 5, 144, 2112, 72),
+            (1, 1, 144, 2112, 72),
+        ] {
+            let gated = Product { activation: Activation::SwiGlu, ..Product::new(dtype, inputs, hidden, capacity) };
             let gated = Product { norm_epsilon: Some(1e-5), ..gated };
-            let next = Product::new(dtype, 2112, outputs, capacity);
+            let next = Product::new(dtype, hidden, outputs, capacity);
             for device in devices() {
                 let [cut, read] = [false, true].map(|keeps| run_pair(&device, [&gated, &next], live, keeps));
                 assert!(cut.iter().all(|value| value.is_finite()));
