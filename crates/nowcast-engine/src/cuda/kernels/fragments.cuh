@@ -157,7 +157,7 @@ __device__ inline int exponent_of(float value) {
 #define KEPT_STEPS 6
 #define MOST_KEPT_STEPS 24
 
-// What the warps of a block tell each other of the rows of a band.
+// What the groups of threads of a block tell each other of its rows.
 struct BandShare {
     float largest[BAND][BAND];
     float squares[BAND][BAND];
@@ -216,7 +216,7 @@ struct BandCutter {
         largest = fmaxf(largest, fmaxf(fmaxf(fabsf(four.x), fabsf(four.y)), fmaxf(fabsf(four.z), fabsf(four.w))));
     }
 
-    // The largest value of the row, among all warps.
+    // The largest value of the row, among all groups.
     __device__ __forceinline__ void agree() {
         for (int half = 2; half > 0; half /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, half));
         if (quarter == 0) share->largest[place][group] = largest;

@@ -87,7 +87,6 @@ struct Inbox {
         wait_for_phase(arrived, 0);
 #pragma unroll
         for (int band = 0; band < BANDS; band++) {
-            sums[band][0] = sums[band][1] = sums[band][2] = sums[band][3] = 0.0f;
 #pragma unroll
             for (int part = 0; part < BLOCKS; part++) {
                 float some[4] = {own[band][0], own[band][1], own[band][2], own[band][3]};

@@ -44,6 +44,8 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
     // Of a stage: one link of f16 pairs, two of the others.
     const int TOGETHER = Pieces<FORMAT>::TOGETHER, BAND_SIZE = TOGETHER * Pieces<FORMAT>::COUNT * 32;
     const int LINK_WORDS = Pieces<FORMAT>::COUNT * 128, OWN_PARTS = PARTS / BLOCKS, ROWS = Inbox::BANDS * BAND;
+    // Rows whose scales a lane fetches.
+    const int EACH = (ROWS + 31) / 32;
     SHARED_MEMORY(memory);
     uint4* ring = reinterpret_cast<uint4*>(memory);
     float4* places = reinterpret_cast<float4*>(ring + STAGES * BANDS * BAND_SIZE);
@@ -117,9 +119,9 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
     }
     // On their way while the products are made.
     finisher.expect_residuals();
-    float own_scales[(ROWS + 31) / 32];
+    float own_scales[EACH];
 #pragma unroll
-    for (int index = 0; index < (ROWS + 31) / 32; index++) {
+    for (int index = 0; index < EACH; index++) {
         int row = lane + index * 32;
         own_scales[index] = row < rows ? scale_at(call, first_row + row) : 0.0f;
     }
@@ -130,7 +132,7 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
     float sums[Inbox::BANDS][4];
     inbox.exchange(before, last, sums);
 #pragma unroll
-    for (int index = 0; index < (ROWS + 31) / 32; index++) {
+    for (int index = 0; index < EACH; index++) {
         if (lane + index * 32 < rows) scales[lane + index * 32] = own_scales[index];
     }
     __syncwarp();
