@@ -17,6 +17,9 @@
 //! | [`check`] | every operation of one device beside another |
 //! | [`profile`] | where the time goes |
 
+// What cannot fail says why (`expect`); tests may unwrap.
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
 pub mod check;
 pub mod cpu;
 pub mod cuda;

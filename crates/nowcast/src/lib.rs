@@ -37,6 +37,9 @@
 //! | [`golden`] | parity with the public references |
 //! | [`equivalence`] | whether modes, dtypes and devices compute the same |
 
+// What cannot fail says why (`expect`); tests may unwrap.
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
 pub mod backtest;
 pub mod candles;
 pub mod checkpoint;
