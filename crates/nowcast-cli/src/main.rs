@@ -1,5 +1,8 @@
 //! The `nowcast` program: it parses the command line, runs one command, and says what went wrong in one line.
 
+// What cannot fail says why (`expect`); tests may unwrap.
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
 mod arguments;
 mod commands;
 mod configuration;
