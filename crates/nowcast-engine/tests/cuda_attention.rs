@@ -278,6 +278,15 @@ fn contexts_of_one_chunk_and_of_several() {
     compare(Case { heads: 1, series: 1, capacity: 201, context: 200, ..PLAIN });
 }
 
+/// More chunks than go side by side: rounds that are in shared memory together, and more of them.
+#[test]
+fn contexts_of_several_rounds() {
+    compare(Case { heads: 1, head_dim: 12, series: 1, capacity: 333, context: 330, ..PLAIN });
+    compare(Case { heads: 1, head_dim: 36, capacity: 670, context: 655, tokens: 2, hidden: 140, ..PLAIN });
+    compare(Case { heads: 1, head_dim: 36, series: 1, capacity: 600, context: 590, dtype: Dtype::Bf16, ..PLAIN });
+    compare(Case { heads: 1, head_dim: 132, series: 1, capacity: 330, context: 300, hidden: 65, ..PLAIN });
+}
+
 /// So many blocks that each goes through one or two chunks at once.
 #[test]
 fn many_heads_and_series() {

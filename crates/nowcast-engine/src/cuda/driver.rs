@@ -378,8 +378,7 @@ impl Queue for Stream {
             attrs: &mut early,
             numAttrs: u32::from(self.gpu.is_hopper_or_later && self.follows_kernel),
         };
-        // Kernels read live extents before those ahead of them are done, but not before a transfer is.
-        self.follows_kernel = launch.kernel != Kernel::Transfer;
+        self.follows_kernel = launch.kernel.lets_next_start();
         // SAFETY: the driver copies the argument during the call; the rest is as the caller promised.
         unsafe { sys::cuLaunchKernelEx(&config, function, parameters.as_mut_ptr(), std::ptr::null_mut()) }
             .result()

@@ -45,6 +45,9 @@ pub(super) const HEADERS: &[Source] = sources![
     "attention_chunks.cuh",
     "attention_finish.cuh",
     "attention_append.cuh",
+    "context_operands.cuh",
+    "newest_tokens.cuh",
+    "attention_paths.cuh",
     "attention_kernels.cuh",
     "attention_projected.cuh",
     "rotary.cuh",
@@ -144,14 +147,24 @@ kernels! {
         Attend64By4 = "attend_64_4_f32",
         Attend128By2 = "attend_128_2_f32", Attend256By2 = "attend_256_2_f32", AttendFew64 = "attend_few_64_f32",
         AttendFew128 = "attend_few_128_f32", AttendFew256 = "attend_few_256_f32",
-        AttendPair128 = "attend_pair_128_f32", AttendPair256 = "attend_pair_256_f32";
+        AttendPair128 = "attend_pair_128_f32", AttendPair256 = "attend_pair_256_f32",
+        CutContext64 = "cut_context_64_f32", CutContext128 = "cut_context_128_f32",
+        CutContext256 = "cut_context_256_f32", AttendPaths = "attend_paths_f32",
+        AttendCutFew64 = "attend_cut_few_64_f32", AttendCutFew128 = "attend_cut_few_128_f32",
+        AttendCutFew256 = "attend_cut_few_256_f32", AttendCutPair128 = "attend_cut_pair_128_f32",
+        AttendCutPair256 = "attend_cut_pair_256_f32";
     "attention_half.cu":
         HalfAttend64Whole = "attend_64_whole_half", HalfAttend64By1 = "attend_64_1_half",
         HalfAttend64By2 = "attend_64_2_half", HalfAttend64By4 = "attend_64_4_half",
         HalfAttend128By2 = "attend_128_2_half", HalfAttend256By2 = "attend_256_2_half",
         HalfAttendFew64 = "attend_few_64_half", HalfAttendFew128 = "attend_few_128_half",
         HalfAttendFew256 = "attend_few_256_half", HalfAttendPair128 = "attend_pair_128_half",
-        HalfAttendPair256 = "attend_pair_256_half";
+        HalfAttendPair256 = "attend_pair_256_half",
+        HalfCutContext64 = "cut_context_64_half", HalfCutContext128 = "cut_context_128_half",
+        HalfCutContext256 = "cut_context_256_half", HalfAttendPaths = "attend_paths_half",
+        HalfAttendCutFew64 = "attend_cut_few_64_half", HalfAttendCutFew128 = "attend_cut_few_128_half",
+        HalfAttendCutFew256 = "attend_cut_few_256_half", HalfAttendCutPair128 = "attend_cut_pair_128_half",
+        HalfAttendCutPair256 = "attend_cut_pair_256_half";
     "attention.cu": Attention = "attention", GroupAttention = "group_attention";
     "attention_fresh.cu": AttendFresh = "attend_fresh";
     "mixture.cu":
@@ -178,6 +191,21 @@ kernels! {
 }
 
 impl Kernel {
+    /// Whether the kernel behind may start before this one is done: not where those behind look at what it leaves before
+    /// they wait for others, as all do at live extents and paths at contexts that are cut.
+    pub(super) fn lets_next_start(self) -> bool {
+        let cuts_context = matches!(
+            self,
+            Self::CutContext64
+                | Self::CutContext128
+                | Self::CutContext256
+                | Self::HalfCutContext64
+                | Self::HalfCutContext128
+                | Self::HalfCutContext256
+        );
+        !cuts_context && self != Self::Transfer
+    }
+
     /// Place in [`Self::ALL`].
     pub(super) fn index(self) -> usize {
         Self::ALL.iter().position(|&kernel| kernel == self).expect("ALL has every kernel")

@@ -1,6 +1,7 @@
 //! The memory of a plan on the device: one block, its size known before it is reserved.
 
 use super::device::CudaWeights;
+use super::record::CutContexts;
 use super::weights::{BAND, DeviceLinear, Format};
 use crate::error::{Error, Result};
 use crate::extent::{Live, Rows};
@@ -25,6 +26,8 @@ pub(super) struct Layout {
     pub(super) next_fragments: usize,
     /// The whole block.
     pub(super) bytes: usize,
+    /// Contexts that are cut for tensor cores, each with its place.
+    pub(super) cut_contexts: Vec<CutContexts>,
     /// Whose constants follow each other.
     pub(super) rotaries: Vec<Rotary>,
 }
@@ -66,7 +69,11 @@ impl Layout {
         let row_scale = part(scale_rows.checked_mul(size_of::<f64>()).ok_or(Error::Overflow)?)?;
         let constants = part(rotaries.iter().flat_map(Rotary::constants).count() * size_of::<f64>())?;
         let (row_fragments, next_fragments) = (part(fragment_bytes)?, part(next_bytes)?);
-        Ok(Self { live, row_scale, constants, row_fragments, next_fragments, bytes: end, rotaries })
+        let mut cut_contexts = CutContexts::of(weights, plan)?;
+        for contexts in &mut cut_contexts {
+            contexts.start = part(contexts.bytes()?)?;
+        }
+        Ok(Self { live, row_scale, constants, row_fragments, next_fragments, cut_contexts, bytes: end, rotaries })
     }
 
     /// The constants.

@@ -17,6 +17,8 @@ struct Attention {
     float* output;
     // Cosines and sines of the position at which keys are appended.
     const float* table;
+    // [series, heads, chunks] as context_operands.cuh has them, where the context was cut before.
+    const u32* operands;
     const Live* live;
     Rows series;
     // Query rows of all series.
@@ -48,4 +50,7 @@ struct Attention {
     int interleaved;
     // Whether results are cut for the product behind, whose inputs they are: bf16, in the order of warpgroups.
     int cuts_results;
+    // Chunks that there is room for, and rounds of them that are in shared memory together.
+    int chunks;
+    int stages;
 };

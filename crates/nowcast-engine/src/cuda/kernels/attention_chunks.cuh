@@ -11,21 +11,12 @@
 #include "attention_operands.cuh"
 #include "attention_own.cuh"
 #include "cluster.cuh"
-
-#define CHUNK 64
-#define CHUNK_WARPS 4
-#define CHUNK_THREADS (32 * CHUNK_WARPS)
-// Keys, and then components, of a warp: one step of the tensor cores' inputs, two bands of their right operand.
-#define SHARE (CHUNK / CHUNK_WARPS)
-// Components of a group: those that four warps have together.
-#define GROUP (SHARE * CHUNK_WARPS)
-#define TILE_ROWS 16
-#define CHUNK_STEPS (CHUNK / 16)
+#include "context_operands.cuh"
 
 // Grid: tiles of `16 * TILES` rows of one series, times `BLOCKS` of a cluster, heads, series. `SHARERS` times four warps of
 // each block take chunks side by side and leave what they come to in shared memory, from where it is merged in order by
-// sixteen threads for each row, in the first block of a cluster.
-template <int FORMAT, int TILES, int SHARERS, int GROUPS, int BLOCKS>
+// sixteen threads for each row, in the first block of a cluster. `IS_CUT`: keys and values are as context_operands.cuh has them.
+template <int FORMAT, int TILES, int SHARERS, int GROUPS, int BLOCKS, bool IS_CUT>
 struct ChunkAttention {
     static const int ROWS = TILES * TILE_ROWS, OWN_GROUPS = GROUPS;
     // Of a row of results.
@@ -35,11 +26,6 @@ struct ChunkAttention {
     static const int ROUND = BLOCKS * SHARERS * CHUNK;
     // Rows that a thread merges, if any.
     static const int OWNED = ROWS * LANES > THREADS ? ROWS * LANES / THREADS : 1;
-    // Where values and keys of one group wait to be cut: pairs of neighbours, four for each of four steps.
-    struct Pairs {
-        float2 of[CHUNK_STEPS][4];
-    };
-
     const Attention& call;
     int head_dim, links, lane, place, quarter, warp, sharer;
     // Where this sharer's next chunk starts, the end of the keys that any row sees, and that of all keys.
@@ -50,6 +36,11 @@ struct ChunkAttention {
     // For each sharer [rows, STRIDE], [rows, 4 warps] twice, and [rows].
     float *results, *tops, *sums, *largest;
     const float *keys, *values;
+    // All chunks of the head.
+    const u32* operands;
+    struct CutKeys {
+        Cut of[GROUPS * CHUNK_STEPS][2];
+    };
 
     __device__ __forceinline__ ChunkAttention(const Attention& attention, float* memory, i64 prefix, int first, int last,
                                               int all)
@@ -68,6 +59,29 @@ struct ChunkAttention {
         sums = tops + SHARERS * ROWS * CHUNK_WARPS;
         largest = sums + SHARERS * ROWS * CHUNK_WARPS;
         keys = attention.prefix_keys + prefix, values = attention.prefix_values + prefix;
+        operands = attention.operands + ((i64)blockIdx.z * call.heads + blockIdx.y) * call.chunks * CHUNK_WORDS(FORMAT, GROUPS);
+    }
+
+    __device__ __forceinline__ const u32* cut_chunk() const {
+        return operands + (i64)(start / CHUNK) * CHUNK_WORDS(FORMAT, GROUPS);
+    }
+    // Values of this warp's components of a group.
+    __device__ __forceinline__ const u32* cut_values(int group) const {
+        return cut_chunk() + SCALE_WORDS(GROUPS) + SIDE_WORDS(FORMAT, GROUPS) + (group * CHUNK_WARPS + warp) * SHARE_WORDS(FORMAT);
+    }
+
+    // This warp's keys on their way, and its values as far as the L2 cache.
+    __device__ __forceinline__ void load_cut_keys(CutKeys* cut) const {
+        if (start >= end) return;
+        const u32* share = cut_chunk() + SCALE_WORDS(GROUPS) + warp * GROUPS * SHARE_WORDS(FORMAT);
+#pragma unroll
+        for (int step = 0; step < GROUPS * CHUNK_STEPS; step++) {
+            if (step < links * STEPS) load_cut<FORMAT>(share + step * STEP_WORDS(FORMAT), cut->of[step]);
+        }
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            if (lane * 32 < SHARE_WORDS(FORMAT)) expect(cut_values(group) + lane * 32);
+        }
     }
 
     __device__ __forceinline__ u32* query_step(int tile, int step) const {
@@ -78,11 +92,15 @@ struct ChunkAttention {
         return exponents + (tile * CHUNK_STEPS + step) * STEP_WORDS(FORMAT);
     }
 
+    __device__ __forceinline__ const float* query_of(int row, i64 first_row, int head) const {
+        return call.query + (first_row + row) * call.query_width + call.query_column + head * head_dim;
+    }
+
     // Cuts the rows of the block, of which so many are live. A warp takes bands in turn.
     __device__ __forceinline__ void cut_queries(i64 first_row, int head, int rows) const {
         for (int band = threadIdx.x / 32; band < 2 * TILES; band += THREADS / 32) {
             int row = band * BAND + place;
-            const float* from = call.query + (first_row + row) * call.query_width + call.query_column + head * head_dim;
+            const float* from = query_of(row, first_row, head);
             float4 four[GROUPS * 4];
             float top = 0.0f;
 #pragma unroll
@@ -109,61 +127,13 @@ struct ChunkAttention {
         }
     }
 
-    // Two neighbouring keys' components of a group: `4 * quarter` on of each step. Beyond the cache's and the head's end
-    // others stand in: those keys are never seen, and those components multiplied by nothing.
-    __device__ __forceinline__ void load_keys(int from, int group, Pairs* pairs) const {
-        int capacity = call.prefix_capacity, key = from + warp * SHARE + 2 * place;
-        int first = key < capacity ? key : 0, second = key + 1 < capacity ? key + 1 : first;
-        const float* rows[CHUNK_STEPS];
-#pragma unroll
-        for (int step = 0; step < CHUNK_STEPS; step++) {
-            int component = group * GROUP + step * 16 + quarter * 4;
-            rows[step] = row_at(keys, component < head_dim ? component : 0, capacity);
-        }
-        auto row = [&](int index) { return row_at(rows[index / 4], index % 4, capacity); };
-        if (capacity % 2 == 0) {
-#pragma unroll
-            for (int index = 0; index < 4 * CHUNK_STEPS; index++) {
-                pairs->of[index / 4][index % 4] = *reinterpret_cast<const float2*>(row(index) + first);
-            }
-        } else {
-#pragma unroll
-            for (int index = 0; index < 4 * CHUNK_STEPS; index++) {
-                pairs->of[index / 4][index % 4] = make_float2(row(index)[first], row(index)[second]);
-            }
-        }
+    // A lane's keys and, of a group, its components.
+    __device__ __forceinline__ void load_keys(int from, int group, ChunkPairs* pairs) const {
+        pairs->load_keys(keys, call.prefix_capacity, head_dim, from + warp * SHARE + 2 * place, group * GROUP + quarter * 4);
     }
 
-    // Two neighbouring components of a group of this chunk's values: keys `4 * quarter` on of each step. Behind the context's
-    // end its last key stands in, with exponents of nothing.
-    __device__ __forceinline__ void load_values(int group, Pairs* pairs) const {
-        int component = group * GROUP + warp * SHARE + 2 * place, last = context - 1;
-        const float* from = values + (component < head_dim ? component : 0);
-#pragma unroll
-        for (int index = 0; index < 4 * CHUNK_STEPS; index++) {
-            int key = start + index / 4 * 16 + quarter * 4 + index % 4;
-            pairs->of[index / 4][index % 4] = *reinterpret_cast<const float2*>(row_at(from, key < last ? key : last, head_dim));
-        }
-    }
-
-    // The largest of both columns.
-    __device__ __forceinline__ static void widen(const Pairs& pairs, float2* top) {
-#pragma unroll
-        for (int index = 0; index < 16; index++) {
-            top->x = fmaxf(top->x, fabsf(pairs.of[index / 4][index % 4].x));
-            top->y = fmaxf(top->y, fabsf(pairs.of[index / 4][index % 4].y));
-        }
-    }
-
-    __device__ __forceinline__ static float2 agree(const float2& top) {
-        return make_float2(largest_of_quarters(top.x), largest_of_quarters(top.y));
-    }
-
-    // Both columns at a step.
-    __device__ __forceinline__ static void cut_step(const Pairs& pairs, int step, const float2& factor, Cut (&columns)[2]) {
-        const float2(&four)[4] = pairs.of[step];
-        columns[0] = cut_four<FORMAT>(four[0].x, four[1].x, four[2].x, four[3].x, factor.x);
-        columns[1] = cut_four<FORMAT>(four[0].y, four[1].y, four[2].y, four[3].y, factor.y);
+    __device__ __forceinline__ void load_values(int group, ChunkPairs* pairs) const {
+        pairs->load_values(values, head_dim, group * GROUP + warp * SHARE + 2 * place, start + quarter * 4, context - 1);
     }
 
     // Adds the chain of a link, of which the rows' steps lie here, to the sums of both columns; the first one begins them.
@@ -188,15 +158,27 @@ struct ChunkAttention {
                            __shfl_sync(0xffffffffu, scale.x, from + 4), __shfl_sync(0xffffffffu, scale.y, from + 4));
     }
 
+    // The same of keys that were cut.
+    __device__ __forceinline__ void score_cut(const CutKeys& cut, float (&scores)[TILES][2][4]) const {
+#pragma unroll
+        for (int link = 0; link < GROUPS * GROUP / LINK; link++) {
+            if (link >= links) break;
+            const Cut(&columns)[STEPS][2] = reinterpret_cast<const Cut(&)[STEPS][2]>(cut.of[link * STEPS]);
+#pragma unroll
+            for (int tile = 0; tile < TILES; tile++) add_link(query_step(tile, link * STEPS), columns, link == 0, scores[tile]);
+        }
+        scale_scores(four_at(reinterpret_cast<const float*>(cut_chunk()) + warp * SHARE + quarter * 4), scores);
+    }
+
     // Scores of this warp's keys: of each tile both columns' four sums, scaled.
-    __device__ __forceinline__ void score(Pairs* pairs, float (&scores)[TILES][2][4]) const {
+    __device__ __forceinline__ void score(ChunkPairs* pairs, float (&scores)[TILES][2][4]) const {
         float2 top = make_float2(0.0f, 0.0f);
 #pragma unroll
         for (int group = 0; group < GROUPS; group++) {
             if (GROUPS > 1) load_keys(start, group, pairs);
-            widen(*pairs, &top);
+            pairs->widen(&top);
         }
-        top = agree(top);
+        top = largest_of_columns(top);
         float2 factor = make_float2(factor_for(top.x), factor_for(top.y));
 #pragma unroll
         for (int group = 0; group < GROUPS; group++) {
@@ -207,14 +189,17 @@ struct ChunkAttention {
                 if (link >= links) break;
                 Cut columns[STEPS][2];
 #pragma unroll
-                for (int step = 0; step < STEPS; step++) cut_step(*pairs, half * STEPS + step, factor, columns[step]);
+                for (int step = 0; step < STEPS; step++) pairs->cut_step<FORMAT>(half * STEPS + step, factor, columns[step]);
 #pragma unroll
                 for (int tile = 0; tile < TILES; tile++) {
                     add_link(query_step(tile, link * STEPS), columns, link == 0, scores[tile]);
                 }
             }
         }
-        float4 scale = scales_of_results(top);
+        scale_scores(scales_of_results(top), scores);
+    }
+
+    __device__ __forceinline__ void scale_scores(const float4& scale, float (&scores)[TILES][2][4]) const {
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++) {
 #pragma unroll
@@ -276,8 +261,44 @@ struct ChunkAttention {
         }
     }
 
+    // Values that were cut times exponents.
+    __device__ __forceinline__ void add_cut_values() const {
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            if (group * GROUP >= head_dim) break;
+            Cut columns[CHUNK / LINK][STEPS][2];
+#pragma unroll
+            for (int step = 0; step < CHUNK_STEPS; step++) {
+                load_cut<FORMAT>(cut_values(group) + step * STEP_WORDS(FORMAT), columns[step / STEPS][step % STEPS]);
+            }
+            float totals[TILES][2][4];
+#pragma unroll
+            for (int link = 0; link < CHUNK / LINK; link++) {
+                if (link > 0 && end - start <= LINK) break;
+#pragma unroll
+                for (int tile = 0; tile < TILES; tile++) {
+                    add_link(exponent_step(tile, link * STEPS), columns[link], link == 0, totals[tile]);
+                }
+            }
+            int component = group * GROUP + warp * SHARE + quarter * 4;
+            leave_results(component, four_at(reinterpret_cast<const float*>(cut_chunk()) + CHUNK + component), totals);
+        }
+    }
+
+    // Results of this warp's rows and components, for those who merge.
+    __device__ __forceinline__ void leave_results(int component, const float4& scale, const float (&totals)[TILES][2][4]) const {
+#pragma unroll
+        for (int index = 0; index < 2 * TILES; index++) {
+            int row = sharer * ROWS + index * BAND + place, upper = index % 2;
+            const float(&low)[4] = totals[index / 2][0], (&high)[4] = totals[index / 2][1];
+            float4 four = make_float4(low[2 * upper] * scale.x, high[2 * upper] * scale.y, low[2 * upper + 1] * scale.z,
+                                      high[2 * upper + 1] * scale.w);
+            *reinterpret_cast<float4*>(results + row * STRIDE + component) = four;
+        }
+    }
+
     // The chunk's values times exponents, this warp's components of every group.
-    __device__ __forceinline__ void add_values(Pairs* pairs) const {
+    __device__ __forceinline__ void add_values(ChunkPairs* pairs) const {
         bool has_second = end - start > LINK;
 #pragma unroll
         for (int group = 0; group < GROUPS; group++) {
@@ -285,8 +306,8 @@ struct ChunkAttention {
             if (group * GROUP >= head_dim) break;
             if (group > 0) load_values(group, pairs);
             float2 top = make_float2(0.0f, 0.0f);
-            widen(*pairs, &top);
-            top = agree(top);
+            pairs->widen(&top);
+            top = largest_of_columns(top);
             float2 factor = make_float2(factor_for(top.x), factor_for(top.y));
             float4 scale = scaled(scales_of_results(top), power_of_two(-LARGEST_EXPONENT));
             float totals[TILES][2][4];
@@ -295,33 +316,34 @@ struct ChunkAttention {
                 if (link > 0 && !has_second) break;
                 Cut columns[STEPS][2];
 #pragma unroll
-                for (int step = 0; step < STEPS; step++) cut_step(*pairs, link * STEPS + step, factor, columns[step]);
+                for (int step = 0; step < STEPS; step++) pairs->cut_step<FORMAT>(link * STEPS + step, factor, columns[step]);
 #pragma unroll
                 for (int tile = 0; tile < TILES; tile++) {
                     add_link(exponent_step(tile, link * STEPS), columns, link == 0, totals[tile]);
                 }
             }
-#pragma unroll
-            for (int index = 0; index < 2 * TILES; index++) {
-                int row = sharer * ROWS + index * BAND + place, upper = index % 2;
-                const float(&low)[4] = totals[index / 2][0], (&high)[4] = totals[index / 2][1];
-                float4 four = make_float4(low[2 * upper] * scale.x, high[2 * upper] * scale.y, low[2 * upper + 1] * scale.z,
-                                          high[2 * upper + 1] * scale.w);
-                *reinterpret_cast<float4*>(results + row * STRIDE + component + quarter * 4) = four;
-            }
+            leave_results(component + quarter * 4, scale, totals);
         }
     }
 
-    // One chunk for this sharer: its keys are on their way in `pairs`. What it comes to is there when all have met.
-    __device__ __forceinline__ void go_through(const Window& window, int first, int hidden, Pairs* pairs) const {
+    // One chunk for this sharer: its keys are on their way in `pairs`, or in `cut`. What it comes to is there when all have met.
+    __device__ __forceinline__ void go_through(const Window& window, int first, int hidden, ChunkPairs* pairs, const CutKeys& cut) const {
         float scores[TILES][2][4];
-        score(pairs, scores);
-        load_values(0, pairs);
+        if constexpr (IS_CUT) {
+            if (start < end) score_cut(cut, scores);
+        } else {
+            score(pairs, scores);
+            load_values(0, pairs);
+        }
         leave_tops(window, first, hidden, scores);
         __syncthreads();
         weigh(scores);
         __syncthreads();
-        add_values(pairs);
+        if constexpr (IS_CUT) {
+            if (start < end) add_cut_values();
+        } else {
+            add_values(pairs);
+        }
     }
 
     // Waits until all sharers are here.

@@ -2,3 +2,4 @@
 #include "attention_kernels.cuh"
 
 CHUNK_KERNELS(f32, SPLIT)
+PATH_KERNELS(f32, SPLIT)

@@ -1,7 +1,7 @@
 // The path's own keys after the chunks of its context, and the results.
 #pragma once
 
-#include "attention_chunks.cuh"
+#include "attention_own.cuh"
 
 // Values that memory hands out together.
 #define LINE 32
@@ -36,7 +36,7 @@ __device__ __forceinline__ void finish_few_rows(const Block& block, i64 first_ro
     for (int first = 0; first < items; first += SLOTS) {
         int item = first + slot;
         OwnKeys<GROUPS, OWN_CHUNK> own;
-        own.begin(call, (int)first_row + item % rows, head, hidden, item < items);
+        own.begin(call, block.query_of(item % rows, first_row, head), (int)first_row + item % rows, head, hidden, item < items);
         own.send(item / rows * OWN_CHUNK);
         Answer<GROUPS> chunk;
         own.attend(&chunk);
@@ -71,7 +71,8 @@ __device__ __forceinline__ void finish_rows(const Block& block, i64 first_row, i
 #pragma unroll
             for (int index = 0; index < TOGETHER; index++) {
                 bool live = row + index < rows;
-                own[index].begin(call, (int)first_row + (live ? row + index : 0), head, hidden, live);
+                int next = live ? row + index : 0;
+                own[index].begin(call, block.query_of(next, first_row, head), (int)first_row + next, head, hidden, live);
                 own[index].send(start);
             }
 #pragma unroll
@@ -85,5 +86,20 @@ __device__ __forceinline__ void finish_rows(const Block& block, i64 first_row, i
         for (int index = 0; index < TOGETHER; index++) {
             if (row + index < rows) write_answer(call, first_row + row + index, head, answers[index]);
         }
+    }
+}
+
+// The same with as many own keys at a time as suit their number.
+template <typename Block>
+__device__ __forceinline__ void finish_all_rows(const Block& block, i64 first_row, int head, int own_row, int rows) {
+    int own = own_keys(block.call);
+    if (Block::OWN_GROUPS == 1 && own <= 2) {
+        finish_rows<2, 2, 4>(block, first_row, head, own_row, rows);
+    } else if (Block::OWN_GROUPS == 1 && own <= 4) {
+        finish_rows<4, 4, 2>(block, first_row, head, own_row, rows);
+    } else if (Block::OWN_GROUPS == 1 && own <= 6) {
+        finish_rows<OWN_CHUNK, 6, 1>(block, first_row, head, own_row, rows);
+    } else {
+        finish_rows<OWN_CHUNK, OWN_CHUNK, 1>(block, first_row, head, own_row, rows);
     }
 }

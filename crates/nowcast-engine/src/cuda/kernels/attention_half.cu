@@ -2,3 +2,4 @@
 #include "attention_kernels.cuh"
 
 CHUNK_KERNELS(half, HALF)
+PATH_KERNELS(half, HALF)

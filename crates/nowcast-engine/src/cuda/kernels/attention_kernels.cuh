@@ -2,33 +2,40 @@
 #pragma once
 
 #include "attention_append.cuh"
-#include "attention_finish.cuh"
+#include "attention_chunks.cuh"
+#include "attention_paths.cuh"
 
 // The rows of a block: chunk by chunk through the context, then through their own keys. If the context `IS_CHUNK`, one of
-// them at most, answers need no registers while others are gone through.
-template <int FORMAT, int TILES, int SHARERS, int GROUPS, int BLOCKS, bool IS_CHUNK>
+// them at most, answers need no registers while others are gone through. `IS_CUT`: as `ChunkAttention` has it.
+template <int FORMAT, int TILES, int SHARERS, int GROUPS, int BLOCKS, bool IS_CHUNK, bool IS_CUT = false>
 __device__ __forceinline__ void attend_chunks(const Attention& call) {
-    typedef ChunkAttention<FORMAT, TILES, SHARERS, GROUPS, BLOCKS> Block;
+    typedef ChunkAttention<FORMAT, TILES, SHARERS, GROUPS, BLOCKS, IS_CUT> Block;
     const int ROWS = Block::ROWS, OWNED = Block::OWNED;
     SHARED_MEMORY(memory);
     int series = count(call.series, call.live);
-    bool live = (int)blockIdx.z < series;
     Window window = window_of(call, series);
     int head = blockIdx.y, head_dim = call.head_dim;
     // The longest first.
     int first = (gridDim.x - 1 - blockIdx.x) / BLOCKS * ROWS;
+    bool live = (int)blockIdx.z < series && first < window.series_rows;
     // Every thread waits for the kernel before.
-    wait_for_previous();
-    if (!live || first >= window.series_rows) return;
+    if (!IS_CUT || !live) wait_for_previous();
+    if (!live) return;
     i64 first_row = (i64)blockIdx.z * window.series_rows + first;
     int rows = window.series_rows - first < ROWS ? window.series_rows - first : ROWS;
     int common = visible_keys(window, first + rows - 1), hidden = hidden_keys(call, window);
     i64 prefix = ((i64)blockIdx.z * call.heads + head) * head_dim * call.prefix_capacity;
     int first_chunk = hidden / CHUNK * CHUNK;
     Block block(call, memory, prefix, first_chunk, common, window.context);
+    typename Block::CutKeys cut;
+    if (IS_CUT) {
+        // The kernel behind `cut_context` began when that had ended, and this one began later.
+        block.load_cut_keys(&cut);
+        wait_for_previous();
+    }
     // Keys, then values, on their way: registers have no room for both.
-    typename Block::Pairs pairs;
-    if (GROUPS == 1) block.load_keys(block.start, 0, &pairs);
+    ChunkPairs pairs;
+    if (GROUPS == 1 && !IS_CUT) block.load_keys(block.start, 0, &pairs);
     bool is_first = BLOCKS == 1 || blockIdx.x % BLOCKS == 0;
     if (call.key_column >= 0) {
         if (is_first) append_newest<Block>(call, first_row, head, rows);
@@ -41,7 +48,7 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     bool owns = own_row < ROWS && is_first;
     __syncthreads();
     if constexpr (IS_CHUNK) {
-        if (block.start < common) block.go_through(window, first, hidden, &pairs);
+        if (block.start < common) block.go_through(window, first, hidden, &pairs, cut);
         __syncthreads();
 #pragma unroll 1
         for (int row = own_row; row < own_row + OWNED; row++) {
@@ -56,9 +63,9 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
         for (int index = 0; index < OWNED; index++) clear(&answers[index]);
 #pragma unroll 1
         for (int round = first_chunk; round < common; round += Block::ROUND) {
-            block.go_through(window, first, hidden, &pairs);
+            block.go_through(window, first, hidden, &pairs, cut);
             int next = block.start + Block::ROUND;
-            if (GROUPS == 1 && round + Block::ROUND < common) block.load_keys(next, 0, &pairs);
+            if (GROUPS == 1 && !IS_CUT && round + Block::ROUND < common) block.load_keys(next, 0, &pairs);
             block.meet();
 #pragma unroll
             for (int index = 0; index < OWNED; index++) {
@@ -67,6 +74,7 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
             // Nobody overwrites or leaves what others still read.
             if (BLOCKS > 1) block.meet();
             block.start = next;
+            if (IS_CUT) block.load_cut_keys(&cut);
         }
         if (!is_first) return;
 #pragma unroll
@@ -80,21 +88,47 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
         return;
     }
     __syncwarp();
-    int own = own_keys(call);
-    if (GROUPS == 1 && own <= 2) {
-        finish_rows<2, 2, 4>(block, first_row, head, own_row, rows);
-    } else if (GROUPS == 1 && own <= 4) {
-        finish_rows<4, 4, 2>(block, first_row, head, own_row, rows);
-    } else if (GROUPS == 1 && own <= 6) {
-        finish_rows<OWN_CHUNK, 6, 1>(block, first_row, head, own_row, rows);
-    } else {
-        finish_rows<OWN_CHUNK, OWN_CHUNK, 1>(block, first_row, head, own_row, rows);
-    }
+    finish_all_rows(block, first_row, head, own_row, rows);
 }
 
 // Blocks that share the chunks of a few rows, and of some more.
 #define FEW_BLOCKS 4
 #define PAIR_BLOCKS 2
+
+#if HAS_PIPELINES
+#define ATTEND_PATHS(FORMAT) attend_paths<FORMAT>(call)
+#else
+#define ATTEND_PATHS(FORMAT)
+#endif
+
+#define PATH_KERNELS(name, FORMAT)                                                                             \
+    KERNEL(cut_context_64_##name, CutContext, CHUNK_THREADS) {                                                         \
+        cut_context<FORMAT, 1>(call);                                                                                  \
+    }                                                                                                                  \
+    KERNEL(cut_context_128_##name, CutContext, CHUNK_THREADS) {                                                        \
+        cut_context<FORMAT, 2>(call);                                                                                  \
+    }                                                                                                                  \
+    KERNEL(cut_context_256_##name, CutContext, CHUNK_THREADS) {                                                        \
+        cut_context<FORMAT, 4>(call);                                                                                  \
+    }                                                                                                                  \
+    KERNEL_IN_CLUSTER(attend_cut_few_64_##name, Attention, 2 * CHUNK_THREADS, 2, FEW_BLOCKS) {                         \
+        attend_chunks<FORMAT, 1, 2, 1, FEW_BLOCKS, false, true>(call);                                                 \
+    }                                                                                                                  \
+    KERNEL_IN_CLUSTER(attend_cut_few_128_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_BLOCKS) {                        \
+        attend_chunks<FORMAT, 1, 2, 2, FEW_BLOCKS, false, true>(call);                                                 \
+    }                                                                                                                  \
+    KERNEL_IN_CLUSTER(attend_cut_few_256_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_BLOCKS) {                        \
+        attend_chunks<FORMAT, 1, 2, 4, FEW_BLOCKS, false, true>(call);                                                 \
+    }                                                                                                                  \
+    KERNEL_IN_CLUSTER(attend_cut_pair_128_##name, Attention, 2 * CHUNK_THREADS, 1, PAIR_BLOCKS) {                      \
+        attend_chunks<FORMAT, 1, 2, 2, PAIR_BLOCKS, false, true>(call);                                                \
+    }                                                                                                                  \
+    KERNEL_IN_CLUSTER(attend_cut_pair_256_##name, Attention, 2 * CHUNK_THREADS, 1, PAIR_BLOCKS) {                      \
+        attend_chunks<FORMAT, 1, 2, 4, PAIR_BLOCKS, false, true>(call);                                                \
+    }                                                                                                                  \
+    KERNEL_AHEAD(attend_paths_##name, Attention, PATH_THREADS, 2) {                               \
+        ATTEND_PATHS(FORMAT);                                                                                          \
+    }
 
 // Named by the most components of a head and by the chunks that a block goes through at once, or the whole context in one.
 #define CHUNK_KERNELS(name, FORMAT)                                                                                    \

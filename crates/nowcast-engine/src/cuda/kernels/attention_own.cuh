@@ -92,11 +92,12 @@ struct OwnKeys {
     int hidden, end, start, head_dim;
     float4 keys[LOADED], values[LOADED];
 
-    __device__ __forceinline__ void begin(const Attention& call, int row, int head, int first, bool live) {
-        query = call.query + (i64)row * call.query_width + call.query_column + head * call.head_dim;
-        place = ((i64)(row / call.tokens) * call.heads + head) * call.suffix_capacity * call.head_dim;
+    __device__ __forceinline__ void begin(const Attention& call, const float* asked, int row, int head, int first, bool live) {
+        query = asked;
+        int path = call.tokens == 1 ? row : row / call.tokens;
+        place = ((i64)path * call.heads + head) * call.suffix_capacity * call.head_dim;
         all_keys = call.suffix_keys, all_values = call.suffix_values, head_dim = call.head_dim;
-        hidden = first, end = live ? call.seen + row % call.tokens : 0;
+        hidden = first, end = live ? call.seen + row - path * call.tokens : 0;
     }
 
     __device__ __forceinline__ bool sees(int index) const {
@@ -121,6 +122,15 @@ struct OwnKeys {
         start = first;
         load(all_keys, 0, keys);
         if (GROUPS == 1) load(all_values, 0, values);
+    }
+
+    // What one of the keys and its value are (of one group), where they have yet to come into the cache.
+    __device__ __forceinline__ void replace(int which, const float* key, const float* value) {
+        int inside = component(0) < head_dim ? component(0) : 0;
+#pragma unroll
+        for (int index = 0; index < LOADED; index++) {
+            if (start + index == which) keys[index] = four_at(key + inside), values[index] = four_at(value + inside);
+        }
     }
 
     __device__ __forceinline__ void attend(Answer<GROUPS>* chunk) {

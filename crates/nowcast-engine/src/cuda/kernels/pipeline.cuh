@@ -61,6 +61,13 @@ __device__ __forceinline__ void send_box(void* to, const Map& map, int word, int
         : "memory");
 }
 
+// Bytes on their way, a multiple of sixteen.
+__device__ __forceinline__ void send_bytes(void* to, const void* from, u32 bytes, u64* barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
+                 : "memory");
+}
+
 // Waits for the first `COUNT` threads of the block.
 template <int COUNT>
 __device__ __forceinline__ void meet_first_threads() {

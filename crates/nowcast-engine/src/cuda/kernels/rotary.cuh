@@ -13,6 +13,7 @@ __device__ inline void pair_of(int pair, int head_dim, int interleaved, int* a, 
 struct RotaryPair {
     float2 query_cosines, query_sines, key_cosines, key_sines;
 
+    RotaryPair() = default;
     // From the position's row of the table.
     __device__ __forceinline__ RotaryPair(const float* entry, int head_dim, int first, int second) {
         auto at = [&](int part) { return make_float2(entry[part * head_dim + first], entry[part * head_dim + second]); };

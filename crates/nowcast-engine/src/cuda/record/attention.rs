@@ -1,23 +1,26 @@
 //! Attention.
 
-use super::attention_chunks::{CHUNK, ChunkedExtent};
+use super::attention_chunks::{CHUNK, ChunkedExtent, chunked, is_narrow};
 use super::rotary::interleaved;
+use super::uses::Uses;
 use super::{Recorder, Shape, int, rows};
 use crate::cuda::argument::{KernelRows, argument};
+use crate::cuda::device::CudaWeights;
 use crate::cuda::kernel::Kernel;
+use crate::cuda::layout::count;
 use crate::error::Result;
 use crate::kv_cache::LayerCache;
 use crate::operation::{AppendCache, AttendContext, AttendGroup, AttendPaths, CachePart, Operation, RotateQuery};
-use crate::plan::Tensor;
+use crate::plan::{Plan, Tensor};
 
 argument! {
     /// `Attention` in attention.cu.
     AttentionArgument {
         query: u64, prefix_keys: u64, prefix_values: u64, suffix_keys: u64, suffix_values: u64, output: u64, table: u64,
-        live: u64, series: KernelRows, rows: KernelRows, context: KernelRows,
+        operands: u64, live: u64, series: KernelRows, rows: KernelRows, context: KernelRows,
         query_width: i32, query_column: i32, output_width: i32, heads: i32, head_dim: i32, prefix_capacity: i32,
         suffix_capacity: i32, tokens: i32, seen: i32, hidden: i32, tile_rows: i32, score_stride: i32,
-        staged: i32, key_column: i32, value_column: i32, interleaved: i32, cuts_results: i32,
+        staged: i32, key_column: i32, value_column: i32, interleaved: i32, cuts_results: i32, chunks: i32, stages: i32,
     }
 }
 
@@ -61,23 +64,51 @@ fn staged_bytes(cache: &LayerCache) -> usize {
 }
 
 /// What the two kinds of attention over a cache do not share.
-struct Queries {
+pub(super) struct Queries {
     name: &'static str,
-    query: Tensor,
-    column: usize,
-    output: Tensor,
+    pub(super) query: Tensor,
+    pub(super) column: usize,
+    pub(super) output: Tensor,
     /// Queries of each path; 0 for the context's own tokens.
-    tokens: usize,
+    pub(super) tokens: usize,
     seen: usize,
     hidden: usize,
 }
 
 impl Queries {
-    fn of_paths(op: &AttendPaths) -> Self {
+    pub(super) fn of_paths(op: &AttendPaths) -> Self {
         let (query, column, output) = (op.query, op.query_column, op.output);
         let (tokens, seen, hidden) = (op.tokens, op.seen, op.hidden);
         Self { name: "AttendPaths", query, column, output, tokens, seen, hidden }
     }
+}
+
+/// The kernel that goes through keys in chunks, if it suits: not where the sums of the CPU are wanted, the context is one
+/// that attends to fresh projections, or heads are not made of whole groups of four components.
+pub(super) fn chunked_attention(
+    weights: &CudaWeights,
+    plan: &Plan,
+    uses: &Uses,
+    cache: &LayerCache,
+    queries: &Queries,
+) -> Result<Option<(Kernel, Shape)>> {
+    let shape = cache.shape;
+    let is_short = queries.tokens == 0 && cache.capacity() <= MOST_FRESH_TOKENS;
+    let columns = [shape.head_dim, queries.query.width, queries.column, queries.output.width];
+    let is_aligned = columns.iter().all(|column| column.is_multiple_of(4));
+    if weights.settings.exact || is_short || !is_aligned {
+        return Ok(None);
+    }
+    let series = count(shape.series, plan.capacity())?;
+    let extent = ChunkedExtent {
+        head_dim: shape.head_dim,
+        heads: shape.heads,
+        series,
+        rows: count(queries.query.rows, plan.capacity())?.div_ceil(series.max(1)),
+        chunks: cache.capacity().div_ceil(CHUNK),
+        is_narrow: is_narrow(weights, uses, queries.query, queries.output),
+    };
+    Ok(chunked(weights.machine.as_ref(), &extent))
 }
 
 impl Recorder<'_> {
@@ -146,7 +177,7 @@ impl Recorder<'_> {
             && op.query_column == queries.column
             && op.cache.suffix == append.cache.suffix
             && !self.overlap(queries.table, op.output)?
-            && self.chunked_attention(&op.cache, &Queries::of_paths(op))?.is_some())
+            && chunked_attention(self.weights, self.plan, &self.uses, &op.cache, &Queries::of_paths(op))?.is_some())
     }
 
     /// That, and as [`Self::attend_context`].
@@ -157,27 +188,6 @@ impl Recorder<'_> {
         following: &[Operation],
     ) -> Result<usize> {
         self.attend(&op.cache, &Queries::of_paths(op), Some(append), following)
-    }
-
-    /// The kernel that goes through keys in chunks, if it suits: not where the sums of the CPU are wanted, the context is one
-    /// that attends to fresh projections, or heads are not made of whole groups of four components.
-    fn chunked_attention(&self, cache: &LayerCache, queries: &Queries) -> Result<Option<(Kernel, Shape)>> {
-        let shape = cache.shape;
-        let is_short = queries.tokens == 0 && cache.capacity() <= MOST_FRESH_TOKENS;
-        let columns = [shape.head_dim, queries.query.width, queries.column, queries.output.width];
-        let is_aligned = columns.iter().all(|column| column.is_multiple_of(4));
-        if self.weights.settings.exact || is_short || !is_aligned {
-            return Ok(None);
-        }
-        let series = self.most(shape.series)?;
-        Ok(self.chunked(&ChunkedExtent {
-            head_dim: shape.head_dim,
-            heads: shape.heads,
-            series,
-            rows: self.most(queries.query.rows)?.div_ceil(series.max(1)),
-            chunks: cache.capacity().div_ceil(CHUNK),
-            is_narrow: self.is_beside_narrow(queries.query, queries.output),
-        }))
     }
 
     /// Attends, before that appends what the kernel does along, and after it multiplies what the kernel has cut.
@@ -199,6 +209,7 @@ impl Recorder<'_> {
             tile /= 2;
         }
         let staged = staged_bytes(cache);
+        let path = self.path_attention(cache, queries)?;
         let (suffix_keys, suffix_values) = cache.suffix.map_or((0, 0), |(k, v)| (self.at(k), self.at(v)));
         let rotation = append.and_then(|append| append.rotation);
         let mut argument = AttentionArgument {
@@ -209,6 +220,7 @@ impl Recorder<'_> {
             suffix_values,
             output: self.at(queries.output),
             table: rotation.map_or(0, |rotation| self.at(rotation.table)),
+            operands: path.as_ref().map_or(0, |path| path.operands),
             live: self.live,
             series: rows(shape.series)?,
             rows: rows(queries.query.rows)?,
@@ -230,8 +242,14 @@ impl Recorder<'_> {
             value_column: append.map_or(Ok(-1), |append| int(append.value_column))?,
             interleaved: rotation.map_or(0, |rotation| interleaved(&rotation.rotary)),
             cuts_results: 0,
+            chunks: path.as_ref().map_or(Ok(0), |path| int(path.chunks))?,
+            stages: path.as_ref().map_or(Ok(0), |path| int(path.stages))?,
         };
-        if let Some((kernel, shape)) = self.chunked_attention(cache, queries)? {
+        let chunked = match path {
+            Some(path) => Some((path.kernel, path.shape)),
+            None => chunked_attention(self.weights, self.plan, &self.uses, cache, queries)?,
+        };
+        if let Some((kernel, shape)) = chunked {
             let product = self.product_of_operands(queries.output, following)?;
             if product.is_some() {
                 (argument.output, argument.cuts_results) = (self.next_fragments, 1);

@@ -1,7 +1,10 @@
 //! Which kernel goes through the keys in chunks; all of them give the same digits.
 
-use super::{Recorder, Shape};
+use super::Shape;
+use super::uses::Uses;
+use crate::cuda::device::CudaWeights;
 use crate::cuda::kernel::Kernel;
+use crate::cuda::machine::Machine;
 use crate::cuda::weights::{DeviceLinear, Format, LINK};
 use crate::operation::Operation;
 use crate::plan::Tensor;
@@ -9,16 +12,16 @@ use crate::plan::Tensor;
 /// Keys of a chunk, `CHUNK` in attention_chunks.cuh.
 pub(super) const CHUNK: usize = 64;
 /// Threads that share a chunk there, and rows of a tile.
-const CHUNK_THREADS: usize = 32 * CHUNK_WARPS;
-const TILE_ROWS: usize = 16;
+pub(super) const CHUNK_THREADS: usize = 32 * CHUNK_WARPS;
+pub(super) const TILE_ROWS: usize = 16;
 /// Components of a group there; a row of results has a few more.
-const GROUP: usize = 64;
+pub(super) const GROUP: usize = 64;
 const SHARE: usize = 16;
 /// Warps of a chunk, and steps of its keys.
-const CHUNK_WARPS: usize = 4;
-const CHUNK_STEPS: usize = 4;
+pub(super) const CHUNK_WARPS: usize = 4;
+pub(super) const CHUNK_STEPS: usize = 4;
 /// Bytes of a tile at one step, in f16.
-const STEP_BYTES: usize = 512;
+pub(super) const STEP_BYTES: usize = 512;
 
 /// How much one launch has to attend to.
 pub(super) struct ChunkedExtent {
@@ -114,31 +117,28 @@ impl ChunkedKernel {
     }
 }
 
-impl Recorder<'_> {
-    /// Whether the product that makes queries, or the one that takes what they attend to, rounds its rows: another part of
-    /// the model, a tokenizer say, may keep f32.
-    pub(super) fn is_beside_narrow(&self, query: Tensor, output: Tensor) -> bool {
-        self.uses.operations(query).chain(self.uses.operations(output)).any(|operation| match operation {
-            Operation::Linear(op) if op.output.index == query.index || op.input.index == output.index => {
-                let linear = &self.weights.linears[op.weight.index];
-                matches!(linear, DeviceLinear::Fragments(matrix) if matrix.format != Format::Split)
-            }
-            _ => false,
-        })
-    }
+/// Whether the product that makes queries, or the one that takes what they attend to, rounds its rows: another part of the
+/// model, a tokenizer say, may keep f32.
+pub(super) fn is_narrow(weights: &CudaWeights, uses: &Uses, query: Tensor, output: Tensor) -> bool {
+    uses.operations(query).chain(uses.operations(output)).any(|operation| match operation {
+        Operation::Linear(op) if op.output.index == query.index || op.input.index == output.index => {
+            let linear = &weights.linears[op.weight.index];
+            matches!(linear, DeviceLinear::Fragments(matrix) if matrix.format != Format::Split)
+        }
+        _ => false,
+    })
+}
 
-    /// The kernel for so many queries and keys, unless heads are too large.
-    pub(super) fn chunked(&self, extent: &ChunkedExtent) -> Option<(Kernel, Shape)> {
-        let machine = &self.weights.machine;
-        let format = usize::from(extent.is_narrow);
-        let components = KERNELS.iter().map(|kernel| kernel.components).find(|&most| extent.head_dim <= most)?;
-        let chosen = KERNELS.iter().filter(|kernel| kernel.components == components).find(|kernel| {
-            (kernel.blocks == 1 || machine.has_clusters())
-                && kernel.suits(extent, machine.multiprocessors())
-                && kernel.shared_bytes(extent.head_dim, format) <= machine.most_shared_bytes()
-        })?;
-        let (grid, threads) = (chosen.grid(extent), chosen.sharers * CHUNK_THREADS);
-        let shape = Shape { grid, threads, shared_bytes: chosen.shared_bytes(extent.head_dim, format) };
-        Some((chosen.kernels[format], shape))
-    }
+/// The kernel for so many queries and keys, unless heads are too large.
+pub(super) fn chunked(machine: &dyn Machine, extent: &ChunkedExtent) -> Option<(Kernel, Shape)> {
+    let format = usize::from(extent.is_narrow);
+    let components = KERNELS.iter().map(|kernel| kernel.components).find(|&most| extent.head_dim <= most)?;
+    let chosen = KERNELS.iter().filter(|kernel| kernel.components == components).find(|kernel| {
+        (kernel.blocks == 1 || machine.has_clusters())
+            && kernel.suits(extent, machine.multiprocessors())
+            && kernel.shared_bytes(extent.head_dim, format) <= machine.most_shared_bytes()
+    })?;
+    let (grid, threads) = (chosen.grid(extent), chosen.sharers * CHUNK_THREADS);
+    let shape = Shape { grid, threads, shared_bytes: chosen.shared_bytes(extent.head_dim, format) };
+    Some((chosen.kernels[format], shape))
 }

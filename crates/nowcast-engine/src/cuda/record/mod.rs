@@ -5,6 +5,7 @@
 mod attention;
 mod attention_chunks;
 mod attention_projected;
+mod context_operands;
 mod fragments;
 mod linear;
 mod linear_pair;
@@ -18,6 +19,7 @@ mod tokens;
 mod transfer;
 mod uses;
 
+pub(super) use context_operands::CutContexts;
 pub(super) use transfer::{MOST_PIECES, Piece, Sent, send_answer, transfer};
 
 use std::sync::Arc;
@@ -71,6 +73,7 @@ pub(super) fn record(
         next_fragments: arena + layout.next_fragments as u64,
         operands: None,
         rotaries: layout.rotaries,
+        cut_contexts: layout.cut_contexts,
         next: (0, 0),
         launches: Vec::new(),
         stopwatch: None,
@@ -98,6 +101,10 @@ pub(super) fn record(
             };
             places.resize(recorder.launches.len(), place);
             place += performed;
+        }
+        if section == Section::Prefill {
+            recorder.cut_contexts()?;
+            places.resize(recorder.launches.len(), operations.len().saturating_sub(1));
         }
         Ok((std::mem::take(&mut recorder.launches), places))
     };
@@ -128,6 +135,8 @@ struct Recorder<'a> {
     operands: Option<usize>,
     constants: u64,
     rotaries: Vec<Rotary>,
+    /// Contexts that the prefill leaves cut for the paths.
+    cut_contexts: Vec<CutContexts>,
     /// Address and bytes of the weights of the next product.
     next: (u64, u64),
     launches: Vec<KernelLaunch>,

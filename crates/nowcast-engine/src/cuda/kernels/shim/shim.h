@@ -317,6 +317,12 @@ inline void send_box(void* to, const Map& map, int word, int row, unsigned long 
     phase->bytes -= (int)(map.words[3] * map.words[4] * 4);
     shim::end_phase(phase);
 }
+inline void send_bytes(void* to, const void* from, unsigned bytes, unsigned long long* barrier) {
+    memcpy(to, from, bytes);
+    shim::Phase* phase = reinterpret_cast<shim::Phase*>(barrier);
+    phase->bytes -= (int)bytes;
+    shim::end_phase(phase);
+}
 template <int COUNT>
 inline void meet_first_threads() {
     shim::first_threads_barrier(COUNT);

@@ -1,0 +1,88 @@
+// The newest queries, keys and values of a block's rows: rotated, kept in shared memory, and put into the cache.
+#pragma once
+
+#include "attention.cuh"
+#include "rotary.cuh"
+
+// Where keys are to be appended, every path has one query, so all stand at one position, and nobody else asks for a row's own
+// key; elsewhere queries are rotated, and keys in the cache, already. A warp takes two of `ROWS` rows, a lane one pair of
+// components of each (heads have at most 64).
+template <int ROWS>
+struct NewestTokens {
+    // A row and a gap, which keeps rows in different banks.
+    static const int STRIDE = 64 + 4, WORDS = 3 * ROWS * STRIDE;
+    static const int TOGETHER = 2, WARPS = ROWS / TOGETHER;
+    const Attention& call;
+    // [3, ROWS, STRIDE]
+    float* memory;
+    i64 first_row;
+    int head, rows, first, second;
+    bool has_pair;
+    // The first component of the head in this warp's rows.
+    float* places[TOGETHER];
+    float2 queries[TOGETHER], keys[TOGETHER], values[TOGETHER];
+    RotaryPair rotary;
+
+    __device__ __forceinline__ NewestTokens(const Attention& attention, float* room, i64 row, int own_head, int count)
+        : call(attention), memory(room), first_row(row), head(own_head), rows(count) {
+        int pair = threadIdx.x % 32;
+        has_pair = pair < call.head_dim / 2;
+        pair_of(has_pair ? pair : 0, call.head_dim, call.interleaved, &first, &second);
+#pragma unroll
+        for (int next = 0; next < TOGETHER; next++) {
+            int row = row_of(next) < rows ? row_of(next) : 0;
+            places[next] = call.query + (first_row + row) * call.query_width + head * call.head_dim;
+        }
+    }
+
+    __device__ __forceinline__ bool appends() const {
+        return call.key_column >= 0;
+    }
+    __device__ __forceinline__ float* query(int row) const {
+        return memory + row * STRIDE;
+    }
+    __device__ __forceinline__ float* key(int row) const {
+        return memory + (ROWS + row) * STRIDE;
+    }
+    __device__ __forceinline__ float* value(int row) const {
+        return memory + (2 * ROWS + row) * STRIDE;
+    }
+    __device__ __forceinline__ static int row_of(int next) {
+        return threadIdx.x / 32 + next * WARPS;
+    }
+
+    // All on their way.
+    __device__ __forceinline__ void send() {
+#pragma unroll
+        for (int next = 0; next < TOGETHER; next++) {
+            auto at = [&](int column) { return make_float2(places[next][column + first], places[next][column + second]); };
+            queries[next] = at(call.query_column);
+            if (appends()) keys[next] = at(call.key_column), values[next] = at(call.value_column);
+        }
+        if (appends()) rotary = RotaryPair(call.table, call.head_dim, first, second);
+    }
+
+    static __device__ __forceinline__ void put(float* row, int first, int second, const float2& pair) {
+        row[first] = pair.x, row[second] = pair.y;
+    }
+
+    // In their places once the block has met.
+    __device__ __forceinline__ void keep() {
+        if (!has_pair) return;
+        if (!appends()) {
+#pragma unroll
+            for (int next = 0; next < TOGETHER; next++) put(query(row_of(next)), first, second, queries[next]);
+            return;
+        }
+#pragma unroll
+        for (int next = 0; next < TOGETHER; next++) {
+            int row = row_of(next);
+            float2 asked = rotary.query(queries[next]), own = rotary.key(keys[next]);
+            put(query(row), first, second, asked), put(key(row), first, second, own), put(value(row), first, second, values[next]);
+            if (row >= rows) continue;
+            put(places[next] + call.query_column, first, second, asked);
+            i64 room = (((first_row + row) * call.heads + head) * call.suffix_capacity + call.seen - 1) * call.head_dim;
+            put(call.suffix_keys + room, first, second, own), put(call.suffix_values + room, first, second, values[next]);
+        }
+    }
+};
