@@ -7,8 +7,8 @@ Usage: python3 bench/gpu/run.py --nowcast target/release/nowcast --goldens golde
 2. Goldens in every mode.
 3. Forecasts of full-size random checkpoints in `eager`, `default`, `reduce-overhead` and `max-autotune`, and on the CPU:
    how far the answers of the modes lie apart.
-4. The bandwidth of a copy, then every workload in every dtype: timed by itself, then the most device memory of a process,
-   for which another one looks again and again (which alone takes deviations of 28 series from 1% to 2.5%).
+4. The bandwidth of a copy, then every workload in every dtype: timed by itself, then once more for the most device memory
+   of a process, which takes another one that asks again and again.
 5. A new process with compiled kernels at hand, from its start to its answer; the most device memory it had.
 6. A forecast while another process holds so much that only a third of its plan fits: the same bytes, in smaller chunks.
 7. A forecast whose compiled kernels on disk are whole but refused by the driver: they are compiled again.
