@@ -281,9 +281,16 @@ fn contexts_of_one_chunk_and_of_several() {
 /// More chunks than go side by side: rounds that are in shared memory together, and more of them.
 #[test]
 fn contexts_of_several_rounds() {
-    compare(Case { heads: 1, head_dim: 12, series: 1, capacity: 333, context: 330, ..PLAIN });
-    compare(Case { heads: 1, head_dim: 36, capacity: 670, context: 655, tokens: 2, hidden: 140, ..PLAIN });
-    compare(Case { heads: 1, head_dim: 36, series: 1, capacity: 600, context: 590, dtype: Dtype::Bf16, ..PLAIN });
+    // So many heads that no cluster shares the chunks of 70 paths.
+    let many = Case { heads: 9, series: 1, ..PLAIN };
+    compare(Case { head_dim: 12, capacity: 333, context: 330, ..many });
+    compare(Case { head_dim: 36, capacity: 540, context: 530, hidden: 70, dtype: Dtype::Bf16, ..many });
+}
+
+/// Clusters go through contexts that were cut before.
+#[test]
+fn few_paths_of_long_contexts() {
+    compare(Case { heads: 1, head_dim: 36, capacity: 340, context: 330, tokens: 2, hidden: 140, ..PLAIN });
     compare(Case { heads: 1, head_dim: 132, series: 1, capacity: 330, context: 300, hidden: 65, ..PLAIN });
 }
 
