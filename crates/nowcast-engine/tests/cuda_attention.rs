@@ -33,6 +33,8 @@ struct Case {
     dtype: Dtype,
     /// Of a product that has nothing to do with it.
     other_dtype: Dtype,
+    /// Whether another cache of the same shape, with keys for values, is asked before.
+    has_twin: bool,
 }
 
 /// What a device answers: the tokens of the context, and the own tokens of every path.
@@ -73,15 +75,19 @@ impl Case {
         let cache = LayerCache::new(&mut plan, shape);
         let all = plan.input(Element::F32, series.times_context(0), 3 * width);
         let own = plan.input(Element::F32, paths.times(self.tokens), 3 * width);
+        let twin = self.has_twin.then(|| LayerCache::new(&mut plan, shape));
         let append = |plan: &mut PlanBuilder, input: Tensor, part: CachePart| {
-            plan.push(Operation::AppendCache(operation::AppendCache {
-                rotation: None,
-                input,
-                key_column: width,
-                value_column: 2 * width,
-                cache,
-                part,
-            }));
+            let caches = twin.map(|twin| (twin, [2, 1])).into_iter().chain([(cache, [1, 2])]);
+            caches.for_each(|(cache, [key, value])| {
+                plan.push(Operation::AppendCache(operation::AppendCache {
+                    rotation: None,
+                    input,
+                    key_column: key * width,
+                    value_column: value * width,
+                    cache,
+                    part,
+                }));
+            });
         };
         append(&mut plan, all, CachePart::Context);
         let context_output = plan.tensor(all.rows, width);
@@ -91,17 +97,25 @@ impl Case {
         plan.keep(context_output);
         plan.begin_decode();
         append(&mut plan, own, CachePart::Suffix { first: 0, tokens: self.tokens });
-        let paths_output = plan.tensor(own.rows, width);
         let (tokens, hidden) = (self.tokens, self.hidden);
-        plan.push(Operation::AttendPaths(operation::AttendPaths {
-            query: own,
-            query_column: 0,
-            cache,
-            output: paths_output,
-            tokens,
-            seen: 1,
-            hidden,
-        }));
+        let attend = |plan: &mut PlanBuilder, cache: LayerCache| {
+            let output = plan.tensor(own.rows, width);
+            plan.push(Operation::AttendPaths(operation::AttendPaths {
+                query: own,
+                query_column: 0,
+                cache,
+                output,
+                tokens,
+                seen: 1,
+                hidden,
+            }));
+            output
+        };
+        if let Some(twin) = twin {
+            let output = attend(&mut plan, twin);
+            plan.linear(behind, output);
+        }
+        let paths_output = attend(&mut plan, cache);
         plan.linear(behind, paths_output);
         plan.keep(paths_output);
         let mut executable = device.load(list).unwrap().prepare(Arc::new(plan.finish().unwrap())).unwrap();
@@ -266,6 +280,7 @@ const PLAIN: Case = Case {
     hidden: 0,
     dtype: Dtype::F32,
     other_dtype: Dtype::F32,
+    has_twin: false,
 };
 
 /// So many components that products of them are not the exact ones of few inputs.
@@ -282,7 +297,7 @@ fn contexts_of_one_chunk_and_of_several() {
 #[test]
 fn contexts_of_several_rounds() {
     // So many heads that no cluster shares the chunks of 70 paths.
-    let many = Case { heads: 9, series: 1, ..PLAIN };
+    let many = Case { heads: 9, series: 1, has_twin: true, ..PLAIN };
     compare(Case { head_dim: 12, capacity: 333, context: 330, ..many });
     compare(Case { head_dim: 36, capacity: 540, context: 530, hidden: 70, dtype: Dtype::Bf16, ..many });
 }
@@ -291,7 +306,16 @@ fn contexts_of_several_rounds() {
 #[test]
 fn few_paths_of_long_contexts() {
     compare(Case { heads: 1, head_dim: 36, capacity: 340, context: 330, tokens: 2, hidden: 140, ..PLAIN });
-    compare(Case { heads: 1, head_dim: 132, series: 1, capacity: 330, context: 300, hidden: 65, ..PLAIN });
+    compare(Case {
+        heads: 1,
+        head_dim: 132,
+        series: 1,
+        capacity: 330,
+        context: 300,
+        hidden: 65,
+        has_twin: true,
+        ..PLAIN
+    });
 }
 
 /// So many blocks that each goes through one or two chunks at once.
