@@ -54,3 +54,13 @@ struct Attention {
     int chunks;
     int stages;
 };
+
+// The query of a head in a row.
+__device__ __forceinline__ const float* query_at(const Attention& call, i64 row, int head, int head_dim) {
+    return call.query + row * call.query_width + call.query_column + head * head_dim;
+}
+
+// Where the newest own key, and value, of a path belongs.
+__device__ __forceinline__ i64 newest_room(const Attention& call, i64 path, int head, int head_dim) {
+    return ((path * call.heads + head) * call.suffix_capacity + call.seen - 1) * head_dim;
+}

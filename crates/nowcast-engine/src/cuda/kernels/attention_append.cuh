@@ -31,8 +31,7 @@ __device__ __forceinline__ void append_newest(const Attention& call, i64 first_r
                 float2 query = rotary.query(queries[next]), key = rotary.key(keys[next]);
                 float* row = row_of(next) + call.query_column;
                 row[first] = query.x, row[second] = query.y;
-                i64 path = first_row + start + next * WARPS;
-                i64 room = ((path * call.heads + head) * call.suffix_capacity + call.seen - 1) * head_dim;
+                i64 room = newest_room(call, first_row + start + next * WARPS, head, head_dim);
                 call.suffix_keys[room + first] = key.x, call.suffix_keys[room + second] = key.y;
                 call.suffix_values[room + first] = values[next].x, call.suffix_values[room + second] = values[next].y;
             }

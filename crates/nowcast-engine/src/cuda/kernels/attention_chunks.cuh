@@ -92,15 +92,11 @@ struct ChunkAttention {
         return exponents + (tile * CHUNK_STEPS + step) * STEP_WORDS(FORMAT);
     }
 
-    __device__ __forceinline__ const float* query_of(int row, i64 first_row, int head) const {
-        return call.query + (first_row + row) * call.query_width + call.query_column + head * head_dim;
-    }
-
     // Cuts the rows of the block, of which so many are live. A warp takes bands in turn.
     __device__ __forceinline__ void cut_queries(i64 first_row, int head, int rows) const {
         for (int band = threadIdx.x / 32; band < 2 * TILES; band += THREADS / 32) {
             int row = band * BAND + place;
-            const float* from = query_of(row, first_row, head);
+            const float* from = query_at(call, first_row + row, head, head_dim);
             float4 four[GROUPS * 4];
             float top = 0.0f;
 #pragma unroll

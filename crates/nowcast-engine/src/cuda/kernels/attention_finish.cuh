@@ -36,7 +36,7 @@ __device__ __forceinline__ void finish_few_rows(const Block& block, i64 first_ro
     for (int first = 0; first < items; first += SLOTS) {
         int item = first + slot;
         OwnKeys<GROUPS, OWN_CHUNK> own;
-        own.begin(call, block.query_of(item % rows, first_row, head), (int)first_row + item % rows, head, hidden, item < items);
+        own.begin(call, query_at(call, first_row + item % rows, head, block.head_dim), (int)first_row + item % rows, head, hidden, item < items);
         own.send(item / rows * OWN_CHUNK);
         Answer<GROUPS> chunk;
         own.attend(&chunk);
@@ -72,7 +72,7 @@ __device__ __forceinline__ void finish_rows(const Block& block, i64 first_row, i
             for (int index = 0; index < TOGETHER; index++) {
                 bool live = row + index < rows;
                 int next = live ? row + index : 0;
-                own[index].begin(call, block.query_of(next, first_row, head), (int)first_row + next, head, hidden, live);
+                own[index].begin(call, query_at(call, first_row + next, head, block.head_dim), (int)first_row + next, head, hidden, live);
                 own[index].send(start);
             }
 #pragma unroll

@@ -126,7 +126,7 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     KERNEL_IN_CLUSTER(attend_cut_pair_256_##name, Attention, 2 * CHUNK_THREADS, 1, PAIR_BLOCKS) {                      \
         attend_chunks<FORMAT, 1, 2, 4, PAIR_BLOCKS, false, true>(call);                                                \
     }                                                                                                                  \
-    KERNEL_AHEAD(attend_paths_##name, Attention, PATH_THREADS, 2) {                               \
+    KERNEL_AHEAD(attend_paths_##name, Attention, PATH_THREADS, 2) {                                                    \
         ATTEND_PATHS(FORMAT);                                                                                          \
     }
 

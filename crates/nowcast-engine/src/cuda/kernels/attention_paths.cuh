@@ -100,10 +100,6 @@ struct PathAttention {
     __device__ __forceinline__ int number_at(int which, int row) const {
         return (which * ROWS + row) * HALVES;
     }
-    __device__ __forceinline__ const float* query_of(int row, i64 first_row, int head) const {
-        return call.query + (first_row + row) * call.query_width + call.query_column + head * head_dim;
-    }
-
     // This warp's values of a round: some steps of every share.
     __device__ __forceinline__ const u32* values_of(int round, int share) const {
         const u32* chunk = STAGES_VALUES ? chunk_at(round, slot) : operands + (i64)chunk_of(round, slot) * CHUNK_WORDS(FORMAT, 1);

@@ -81,7 +81,7 @@ struct NewestTokens {
             put(query(row), first, second, asked), put(key(row), first, second, own), put(value(row), first, second, values[next]);
             if (row >= rows) continue;
             put(places[next] + call.query_column, first, second, asked);
-            i64 room = (((first_row + row) * call.heads + head) * call.suffix_capacity + call.seen - 1) * call.head_dim;
+            i64 room = newest_room(call, first_row + row, head, call.head_dim);
             put(call.suffix_keys + room, first, second, own), put(call.suffix_values + room, first, second, values[next]);
         }
     }

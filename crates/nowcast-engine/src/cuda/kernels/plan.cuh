@@ -45,8 +45,8 @@ __device__ __forceinline__ void expect(const void* place) {
 }
 
 // One entry point with one structure as its argument; at most `threads` threads in a block, at least `blocks` of them on
-// a multiprocessor. What it does before it waits for the kernel before it may only read weights, live extents and inputs:
-// those are copied before all kernels.
+// a multiprocessor. What it does before it waits for the kernel before it may only read weights, live extents and inputs,
+// which are copied before all kernels, and what `Kernel::lets_next_start` in kernel.rs names.
 #define KERNEL_AHEAD(name, Call, threads, blocks)                                                                      \
     static __device__ __forceinline__ void name##_body(const Call& call);                                              \
     extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ Call call) {            \
