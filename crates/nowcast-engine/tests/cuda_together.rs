@@ -18,9 +18,6 @@ use nowcast_engine::rotary::{Pairing, Rotary};
 use nowcast_engine::token_sampling::TokenSampling;
 use nowcast_engine::weights::{Activation, LinearSource, WeightList};
 
-/// Own tokens of every path, one after the other.
-const STEPS: usize = 3;
-
 #[derive(Clone, Copy)]
 struct Case {
     heads: usize,
@@ -29,6 +26,12 @@ struct Case {
     context: usize,
     samples: usize,
     pairing: Pairing,
+    /// Own tokens of every path, one after the other.
+    steps: usize,
+    /// Whether rotated queries are looked at; else a kernel need not put them back.
+    keeps_queries: bool,
+    /// Of a product that takes what paths attend to, and is looked at for it.
+    behind: Option<Dtype>,
 }
 
 impl Case {
@@ -41,10 +44,12 @@ impl Case {
     fn run(&self, device: &dyn Device, rotates_first: bool) -> (Vec<Vec<u64>>, u64) {
         let live = self.live();
         let (heads, head_dim, width) = (self.heads, self.head_dim, self.heads * self.head_dim);
+        let mut list = WeightList::default();
+        let weight = self.behind.map(|dtype| list.linear(product(width, dtype)));
         let mut plan = PlanBuilder::new(live, true);
         let context = Rows::fixed(1).times_context(0);
         let (series, paths) = (Rows::batch(), Rows::batch().times_samples());
-        let cache = LayerCache::new(&mut plan, CacheShape { series, heads, head_dim, context, steps: STEPS });
+        let cache = LayerCache::new(&mut plan, CacheShape { series, heads, head_dim, context, steps: self.steps });
         let rotary = Rotary { head_dim, pairing: self.pairing, xpos_scale_base: None };
         let rotation = |plan: &mut PlanBuilder, first: Rows, tokens: Rows| {
             let table = plan.tensor(tokens, 4 * head_dim);
@@ -72,7 +77,7 @@ impl Case {
             both.into_iter().for_each(|operation| plan.push(operation));
         };
         let shared = plan.input(Element::F32, series.times_context(0), 3 * width);
-        let own: Vec<Tensor> = (0..STEPS).map(|_| plan.input(Element::F32, paths, 3 * width)).collect();
+        let own: Vec<Tensor> = (0..self.steps).map(|_| plan.input(Element::F32, paths, 3 * width)).collect();
         let of_context = rotation(&mut plan, Rows::fixed(0), context);
         pass(&mut plan, shared, of_context, CachePart::Context);
         plan.begin_decode();
@@ -92,11 +97,15 @@ impl Case {
                 hidden: first,
             }));
             // Else the output could have the table's place, and several launches would be needed.
-            written.extend([rotation.table, input, output]);
+            written.push(rotation.table);
+            written.push(weight.map_or(output, |weight| plan.linear(weight, output)));
+            if self.keeps_queries {
+                written.push(input);
+            }
         }
         written.iter().for_each(|&tensor| plan.keep(tensor));
         let inputs: Vec<Tensor> = std::iter::once(shared).chain(own).collect();
-        run(device, (WeightList::default(), plan), live, [&inputs, &written])
+        run(device, (list, plan), live, [&inputs, &written])
     }
 
     /// A product of what a context attends to and of what paths attend to, in one dtype. If the rows are kept, no kernel
@@ -104,20 +113,7 @@ impl Case {
     fn run_products(&self, device: &dyn Device, dtype: Dtype, keeps_rows: bool) -> (Vec<Vec<u64>>, u64) {
         let (live, heads, head_dim, width) = (self.live(), self.heads, self.head_dim, self.heads * self.head_dim);
         let mut list = WeightList::default();
-        let weight = list.linear(LinearSource {
-            // So many that warpgroups pay.
-            rows: 2112,
-            inputs: width,
-            bias: None,
-            activation: Activation::None,
-            dtype,
-            open: Box::new(move || {
-                Box::new(move |row, out| {
-                    out.iter_mut().enumerate().for_each(|(column, out)| *out = scattered(row * width + column, 9));
-                })
-            }),
-            packed: Box::new(|| ()),
-        });
+        let weight = list.linear(product(width, dtype));
         let mut plan = PlanBuilder::new(live, true);
         let context = Rows::fixed(1).times_context(0);
         let (series, paths) = (Rows::batch(), Rows::batch().times_samples());
@@ -175,6 +171,23 @@ fn run(
     (contents, executable.activity().kernels_launched)
 }
 
+fn product(inputs: usize, dtype: Dtype) -> LinearSource<'static> {
+    LinearSource {
+        // So many that warpgroups pay.
+        rows: 2112,
+        inputs,
+        bias: None,
+        activation: Activation::None,
+        dtype,
+        open: Box::new(move || {
+            Box::new(move |row, out| {
+                out.iter_mut().enumerate().for_each(|(column, out)| *out = scattered(row * inputs + column, 9));
+            })
+        }),
+        packed: Box::new(|| ()),
+    }
+}
+
 /// A number between -1 and 1 that shows no pattern.
 fn scattered(index: usize, salt: usize) -> f32 {
     let bits =
@@ -188,7 +201,7 @@ fn compare(case: Case) {
         let device = device.with_exact_sums(false);
         let ((together, fewer), (apart, kernels)) = (case.run(&device, false), case.run(&device, true));
         // Two for each step, and one for the context.
-        assert_eq!(kernels - fewer, 2 * STEPS as u64 + 1, "{}: attention appends along", device.describe());
+        assert_eq!(kernels - fewer, 2 * case.steps as u64 + 1, "{}: attention appends along", device.describe());
         same_digits(&device.describe(), &together, &apart);
     }
 }
@@ -200,7 +213,17 @@ fn same_digits(device: &str, together: &[Vec<u64>], apart: &[Vec<u64>]) {
     }
 }
 
-const PATHS: Case = Case { heads: 2, head_dim: 52, series: 2, context: 130, samples: 40, pairing: Pairing::HalfSplit };
+const PATHS: Case = Case {
+    heads: 2,
+    head_dim: 52,
+    series: 2,
+    context: 130,
+    samples: 40,
+    pairing: Pairing::HalfSplit,
+    steps: 3,
+    keeps_queries: true,
+    behind: None,
+};
 
 #[test]
 fn paths_of_a_long_context() {
@@ -212,7 +235,29 @@ fn paths_of_a_long_context() {
 /// So many blocks that each goes through one chunk at once.
 #[test]
 fn many_series_of_a_short_context() {
-    compare(Case { heads: 15, head_dim: 8, series: 3, context: 20, samples: 70, pairing: Pairing::Interleaved });
+    let pairing = Pairing::Interleaved;
+    compare(Case { heads: 15, head_dim: 8, series: 3, context: 20, samples: 70, pairing, ..PATHS });
+}
+
+/// A warp has sixteen rows by itself, for up to eight own tokens; blocks have one warp or four.
+#[test]
+fn contexts_of_one_chunk() {
+    let rows = Case { head_dim: 64, context: 50, samples: 37, steps: 10, keeps_queries: false, ..PATHS };
+    compare(rows);
+    compare(Case { context: 64, steps: 2, ..rows });
+    compare(Case { head_dim: 36, series: 1, context: 3, samples: 1, pairing: Pairing::Interleaved, ..rows });
+    let many = Case { heads: 27, head_dim: 12, series: 5, samples: 85, pairing: Pairing::Interleaved, ..rows };
+    compare(Case { context: 33, steps: 4, ..many });
+    // A head of one link, and rows that are cut for the product behind.
+    compare(Case {
+        heads: 4,
+        head_dim: 32,
+        steps: 3,
+        behind: Some(Dtype::Bf16),
+        pairing: Pairing::Interleaved,
+        ..rows
+    });
+    compare(Case { heads: 3, steps: 5, behind: Some(Dtype::Tf32), ..rows });
 }
 
 /// Blocks of a cluster share the chunks, and one of them appends.
@@ -225,7 +270,8 @@ fn few_paths() {
 
 #[test]
 fn wide_heads() {
-    compare(Case { heads: 1, head_dim: 208, series: 1, context: 20, samples: 37, pairing: Pairing::Interleaved });
+    let pairing = Pairing::Interleaved;
+    compare(Case { heads: 1, head_dim: 208, series: 1, context: 20, samples: 37, pairing, ..PATHS });
     compare(Case { heads: 1, head_dim: 104, series: 1, ..PATHS });
 }
 

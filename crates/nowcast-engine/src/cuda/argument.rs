@@ -1,5 +1,6 @@
 //! The argument of a kernel: one structure, laid out as C++ does.
 
+use super::machine::Map;
 use crate::extent::Rows;
 
 /// A structure's bytes, in words of eight for its alignment.
@@ -59,6 +60,14 @@ impl<const N: usize> Field for [u64; N] {
     }
 }
 
+/// Whose structure, and so the whole that it stands in, is aligned to 64 bytes.
+impl Field for Map {
+    const ALIGNMENT: usize = 64;
+    fn append(&self, bytes: &mut Vec<u8>) {
+        self.0.append(bytes);
+    }
+}
+
 /// A structure in another.
 impl Field for Argument {
     const ALIGNMENT: usize = 8;
@@ -67,22 +76,31 @@ impl Field for Argument {
     }
 }
 
-/// Collects fields; each starts at a multiple of its alignment, and the whole ends at one of eight.
-#[derive(Default)]
-pub(super) struct Fields(Vec<u8>);
+/// Collects fields; each starts at a multiple of its alignment, and the whole ends at one of the largest.
+pub(super) struct Fields {
+    bytes: Vec<u8>,
+    alignment: usize,
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        // Every structure has an address.
+        Self { bytes: Vec::new(), alignment: align_of::<u64>() }
+    }
+}
 
 impl Fields {
     pub(super) fn push<T: Field>(mut self, field: T) -> Self {
-        self.0.resize(self.0.len().next_multiple_of(T::ALIGNMENT), 0);
-        field.append(&mut self.0);
+        self.bytes.resize(self.bytes.len().next_multiple_of(T::ALIGNMENT), 0);
+        self.alignment = self.alignment.max(T::ALIGNMENT);
+        field.append(&mut self.bytes);
         self
     }
 
     pub(super) fn finish(mut self) -> Argument {
-        // Every structure begins with an address, so eight is its alignment.
-        self.0.resize(self.0.len().next_multiple_of(8), 0);
-        let words = self.0.chunks_exact(8).map(|chunk| u64::from_ne_bytes(chunk.try_into().expect("eight bytes")));
-        Argument { words: words.collect(), length: self.0.len() }
+        self.bytes.resize(self.bytes.len().next_multiple_of(self.alignment), 0);
+        let words = self.bytes.chunks_exact(8).map(|chunk| u64::from_ne_bytes(chunk.try_into().expect("eight bytes")));
+        Argument { words: words.collect(), length: self.bytes.len() }
     }
 }
 
@@ -115,5 +133,7 @@ mod tests {
         assert_eq!(argument.words[1] as u32, 1);
         assert_eq!(f64::from_bits(argument.words[2]), 2.0);
         assert_eq!(argument.words[3] as u32, 3);
+        let argument = Fields::default().push(Map([0; 16])).push(1u64).finish();
+        assert_eq!(argument.length, 192);
     }
 }

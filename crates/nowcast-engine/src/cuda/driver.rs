@@ -232,7 +232,7 @@ impl Machine for Gpu {
 
     fn map(&self, boxes: Boxes) -> Result<Map> {
         self.bind()?;
-        let mut map = sys::CUtensorMap { opaque: Map::default() };
+        let mut map = sys::CUtensorMap { opaque: [0; 16] };
         let sizes = [boxes.words as u64, boxes.rows as u64];
         let row_bytes = [boxes.words as u64 * 4];
         let box_sizes = [boxes.box_words as u32, boxes.box_rows as u32];
@@ -255,7 +255,7 @@ impl Machine for Gpu {
             )
         };
         described.result().map_err(|error| failure("describing a matrix to the GPU", error))?;
-        Ok(map.opaque)
+        Ok(Map(map.opaque))
     }
 
     fn memory(&self) -> Result<(usize, usize)> {

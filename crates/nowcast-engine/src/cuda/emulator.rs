@@ -152,11 +152,11 @@ impl Machine for Emulator {
     }
 
     fn map(&self, boxes: Boxes) -> Result<Map> {
-        let mut map = Map::default();
+        let mut map = [0; 16];
         map[0] = boxes.address;
         let sizes = [boxes.words, boxes.rows, boxes.box_words, boxes.box_rows];
         map[1..5].iter_mut().zip(sizes).for_each(|(word, size)| *word = size as u64);
-        Ok(map)
+        Ok(Map(map))
     }
 
     fn memory(&self) -> Result<(usize, usize)> {

@@ -37,7 +37,8 @@ pub(super) struct Boxes {
 }
 
 /// Boxes as kernels take them, `Map` in pipeline.cuh.
-pub(super) type Map = [u64; 16];
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Map(pub(super) [u64; 16]);
 
 /// A processor that runs our kernels.
 pub(super) trait Machine: Send + Sync {

@@ -4,6 +4,7 @@
 #include "attention_append.cuh"
 #include "attention_chunks.cuh"
 #include "attention_paths.cuh"
+#include "attention_rows.cuh"
 
 // The rows of a block: chunk by chunk through the context, then through their own keys. If the context `IS_CHUNK`, one of
 // them at most, answers need no registers while others are gone through. `IS_CUT`: as `ChunkAttention` has it.
@@ -97,8 +98,10 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
 
 #if HAS_PIPELINES
 #define ATTEND_PATHS(FORMAT) attend_paths<FORMAT>(call)
+#define ATTEND_ROWS(FORMAT) attend_rows<FORMAT>(call)
 #else
 #define ATTEND_PATHS(FORMAT)
+#define ATTEND_ROWS(FORMAT)
 #endif
 
 #define PATH_KERNELS(name, FORMAT)                                                                             \
@@ -128,6 +131,9 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     }                                                                                                                  \
     KERNEL_AHEAD(attend_paths_##name, Attention, PATH_THREADS, 2) {                                                    \
         ATTEND_PATHS(FORMAT);                                                                                          \
+    }                                                                                                                  \
+    KERNEL_AHEAD(attend_rows_##name, RowsAttention, 32 * ROW_WARPS, ROW_BLOCKS) {                                      \
+        ATTEND_ROWS(FORMAT);                                                                                           \
     }
 
 // Named by the most components of a head and by the chunks that a block goes through at once, or the whole context in one.

@@ -198,6 +198,14 @@ __device__ __forceinline__ void write_operands(const Attention& call, i64 row, i
     to[32] = nearest_pair<BRAIN>(four.z, four.w);
 }
 
+__device__ __forceinline__ void write_four(const Attention& call, i64 row, int column, const float4& four) {
+    if (call.cuts_results) {
+        write_operands(call, row, column, four);
+    } else {
+        *reinterpret_cast<float4*>(call.output + row * call.output_width + column) = four;
+    }
+}
+
 template <int GROUPS>
 __device__ __forceinline__ void write_answer(const Attention& call, i64 row, int head, const Answer<GROUPS>& answer) {
     float inverse = 1.0f / answer.sum;
@@ -205,12 +213,6 @@ __device__ __forceinline__ void write_answer(const Attention& call, i64 row, int
     for (int group = 0; group < GROUPS; group++) {
         int component = 4 * (threadIdx.x % LANES + LANES * group);
         if (component >= call.head_dim) continue;
-        float4 four = scaled(answer.value[group], inverse);
-        int column = head * call.head_dim + component;
-        if (call.cuts_results) {
-            write_operands(call, row, column, four);
-        } else {
-            *reinterpret_cast<float4*>(call.output + row * call.output_width + column) = four;
-        }
+        write_four(call, row, head * call.head_dim + component, scaled(answer.value[group], inverse));
     }
 }

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "attention_finish.cuh"
-#include "context_operands.cuh"
+#include "attention_shares.cuh"
 #include "newest_tokens.cuh"
 #include "pipeline.cuh"
 
@@ -16,26 +16,6 @@
 #define PATH_THREADS (64 * PATH_SLOTS)
 
 #if HAS_PIPELINES
-// Sixteen rows at one step.
-template <int FORMAT>
-struct LeftStep {
-    uint4 near, rest;
-
-    // Times two columns.
-    __device__ __forceinline__ void multiply(const Cut (&columns)[2], float (&chains)[2][4]) const {
-        if (FORMAT == SPLIT) {
-            multiply_both(rest, columns[0].near, columns[1].near, chains);
-            multiply_both(near, columns[0].rest, columns[1].rest, chains);
-        }
-        multiply_both(near, columns[0].near, columns[1].near, chains);
-    }
-
-    static __device__ __forceinline__ void multiply_both(const uint4& rows, const uint2& low, const uint2& high, float (&chains)[2][4]) {
-        multiply_add<FORMAT>(chains[0], rows.x, rows.y, rows.z, rows.w, low.x, low.y);
-        multiply_add<FORMAT>(chains[1], rows.x, rows.y, rows.z, rows.w, high.x, high.y);
-    }
-};
-
 // Grid: sixteens of rows of one series, heads, series.
 template <int FORMAT>
 struct PathAttention {
@@ -49,7 +29,7 @@ struct PathAttention {
     static_assert(NewestTokens<ROWS>::WORDS <= SLOTS * HALVES * ROWS * GROUP, "room among results");
     static const int STAGED_WORDS = STAGES_VALUES ? CHUNK_WORDS(FORMAT, 1) : KEY_WORDS;
     // Of a half's keys: shares, columns of each, rows and columns of a lane.
-    typedef float Scores[SHARES][2][4];
+    typedef ShareSums Scores[SHARES];
 
     const Attention& call;
     int head_dim, context, stages, slot, half, lane, place, quarter;
@@ -163,27 +143,6 @@ struct PathAttention {
         own.attend(answer);
     }
 
-    // The chain of each link of a share, added in order.
-    static __device__ __forceinline__ void multiply_share(const LeftStep<FORMAT> (&rows)[CHUNK_STEPS], const u32* share, bool has_second,
-                                                          float (&total)[2][4]) {
-#pragma unroll
-        for (int link = 0; link < CHUNK_STEPS / STEPS; link++) {
-            if (link > 0 && !has_second) break;
-            float chains[2][4] = {};
-#pragma unroll
-            for (int step = link * STEPS; step < (link + 1) * STEPS; step++) {
-                Cut columns[2];
-                load_cut<FORMAT>(share + step * STEP_WORDS(FORMAT), columns);
-                rows[step].multiply(columns, chains);
-            }
-#pragma unroll
-            for (int index = 0; index < 8; index++) {
-                float chain = chains[index / 4][index % 4];
-                total[index / 4][index % 4] = link == 0 ? chain : total[index / 4][index % 4] + chain;
-            }
-        }
-    }
-
     // Scores of this half of the chunk that starts here, those that are not seen LEAST, and the largest of each row.
     __device__ __forceinline__ void score(const u32* chunk, int start, Scores& scores) const {
         LeftStep<FORMAT> rows[CHUNK_STEPS];
@@ -193,35 +152,20 @@ struct PathAttention {
             rows[step].near = from[step * PARTS_OF(FORMAT) * 32];
             if (FORMAT == SPLIT) rows[step].rest = from[(step * PARTS_OF(FORMAT) + 1) * 32];
         }
-        float above = query_scales[place], below = query_scales[BAND + place];
+        const float of_rows[2] = {query_scales[place], query_scales[BAND + place]};
         bool all_seen = start + CHUNK <= context && start >= call.hidden;
 #pragma unroll
         for (int index = 0; index < SHARES; index++) {
-            int share = half * SHARES + index, key = start + share * SHARE + quarter * 4;
-            float(&low)[4] = scores[index][0], (&high)[4] = scores[index][1];
-            multiply_share(rows, chunk + SCALE_WORDS(1) + share * SHARE_WORDS(FORMAT), head_dim > LINK, scores[index]);
-            float4 scale = four_at(reinterpret_cast<const float*>(chunk) + share * SHARE + quarter * 4);
-#pragma unroll
-            for (int upper = 0; upper < 2; upper++) {
-                float of_row = upper ? below : above;
-                low[2 * upper] *= scale.x * of_row, high[2 * upper] *= scale.y * of_row;
-                low[2 * upper + 1] *= scale.z * of_row, high[2 * upper + 1] *= scale.w * of_row;
-            }
-            if (all_seen) continue;
-            auto hides = [&](int next) { return key + next >= context || key + next < call.hidden; };
-            if (hides(0)) low[0] = low[2] = LEAST;
-            if (hides(1)) high[0] = high[2] = LEAST;
-            if (hides(2)) low[1] = low[3] = LEAST;
-            if (hides(3)) high[1] = high[3] = LEAST;
+            int share = half * SHARES + index, column = share * SHARE + quarter * 4;
+            multiply_share<FORMAT>(rows, chunk + SCALE_WORDS(1) + share * SHARE_WORDS(FORMAT), head_dim > LINK, scores[index]);
+            scale_scores(four_at(reinterpret_cast<const float*>(chunk) + column), of_rows, scores[index]);
+            if (!all_seen) hide_scores(start + column, call.hidden, context, scores[index]);
         }
 #pragma unroll
         for (int upper = 0; upper < 2; upper++) {
             float top = LEAST;
 #pragma unroll
-            for (int index = 0; index < SHARES; index++) {
-                const float(&low)[4] = scores[index][0], (&high)[4] = scores[index][1];
-                top = fmaxf(top, fmaxf(fmaxf(low[2 * upper], high[2 * upper]), fmaxf(low[2 * upper + 1], high[2 * upper + 1])));
-            }
+            for (int index = 0; index < SHARES; index++) top = fmaxf(top, largest_of_four(sums_of_row(scores[index], upper)));
             top = largest_of_quarters(top);
             if (quarter == 0) tops[number_at(slot, upper * BAND + place) + half] = top;
         }
@@ -236,22 +180,12 @@ struct PathAttention {
             float top = fmaxf(tops[number], tops[number + 1]), parts[SHARES];
 #pragma unroll
             for (int index = 0; index < SHARES; index++) {
-                const float(&low)[4] = scores[index][0], (&high)[4] = scores[index][1];
-                float first = exponential_of_negative(low[2 * upper] - top), second = exponential_of_negative(high[2 * upper] - top);
-                float third = exponential_of_negative(low[2 * upper + 1] - top), fourth = exponential_of_negative(high[2 * upper + 1] - top);
-                float sum = (first + second) + (third + fourth);
-                sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-                parts[index] = sum + __shfl_xor_sync(0xffffffffu, sum, 2);
-                cuts[upper][index] = cut_four<FORMAT>(first, second, third, fourth, power_of_two(LARGEST_EXPONENT));
+                parts[index] = weigh_share<FORMAT>(sums_of_row(scores[index], upper), top, &cuts[upper][index]);
             }
             if (quarter == 0) sums[number + half] = parts[0] + parts[1];
         }
 #pragma unroll
-        for (int index = 0; index < SHARES; index++) {
-            const Cut &above = cuts[0][index], &below = cuts[1][index];
-            exponents[index].near = make_uint4(above.near.x, below.near.x, above.near.y, below.near.y);
-            exponents[index].rest = make_uint4(above.rest.x, below.rest.x, above.rest.y, below.rest.y);
-        }
+        for (int index = 0; index < SHARES; index++) exponents[index] = LeftStep<FORMAT>(cuts[0][index], cuts[1][index]);
     }
 
     // Exponents times the values of this half, one link.
@@ -268,9 +202,7 @@ struct PathAttention {
             }
 #pragma unroll
             for (int upper = 0; upper < 2; upper++) {
-                const float(&low)[4] = chains[0], (&high)[4] = chains[1];
-                *result_at(slot, half, upper * BAND + place, share * SHARE + quarter * 4) =
-                    make_float4(low[2 * upper], high[2 * upper], low[2 * upper + 1], high[2 * upper + 1]);
+                *result_at(slot, half, upper * BAND + place, share * SHARE + quarter * 4) = sums_of_row(chains, upper);
             }
         }
     }

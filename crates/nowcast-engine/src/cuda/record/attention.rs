@@ -1,10 +1,11 @@
 //! Attention.
 
 use super::attention_chunks::{CHUNK, ChunkedExtent, chunked, is_narrow};
+use super::context_operands::PathAttention;
 use super::rotary::interleaved;
 use super::uses::Uses;
 use super::{Recorder, Shape, int, rows};
-use crate::cuda::argument::{KernelRows, argument};
+use crate::cuda::argument::{Argument, KernelRows, argument};
 use crate::cuda::device::CudaWeights;
 use crate::cuda::kernel::Kernel;
 use crate::cuda::layout::count;
@@ -71,7 +72,7 @@ pub(super) struct Queries {
     pub(super) output: Tensor,
     /// Queries of each path; 0 for the context's own tokens.
     pub(super) tokens: usize,
-    seen: usize,
+    pub(super) seen: usize,
     hidden: usize,
 }
 
@@ -209,7 +210,8 @@ impl Recorder<'_> {
             tile /= 2;
         }
         let staged = staged_bytes(cache);
-        let path = self.path_attention(cache, queries)?;
+        let can_be_alone = append.is_some() && self.is_rewritten(queries.query, following);
+        let path = self.path_attention(cache, queries, can_be_alone)?;
         let (suffix_keys, suffix_values) = cache.suffix.map_or((0, 0), |(k, v)| (self.at(k), self.at(v)));
         let rotation = append.and_then(|append| append.rotation);
         let mut argument = AttentionArgument {
@@ -243,17 +245,20 @@ impl Recorder<'_> {
             interleaved: rotation.map_or(0, |rotation| interleaved(&rotation.rotary)),
             cuts_results: 0,
             chunks: path.as_ref().map_or(Ok(0), |path| int(path.chunks))?,
-            stages: path.as_ref().map_or(Ok(0), |path| int(path.stages))?,
+            stages: path.as_ref().map_or(Ok(0), |path| int(path.path.stages))?,
         };
         let chunked = match path {
-            Some(path) => Some((path.kernel, path.shape)),
-            None => chunked_attention(self.weights, self.plan, &self.uses, cache, queries)?,
+            Some(PathAttention { path, .. }) => Some((path.kernel, path.shape, path.is_alone)),
+            None => chunked_attention(self.weights, self.plan, &self.uses, cache, queries)?
+                .map(|(kernel, shape)| (kernel, shape, false)),
         };
-        if let Some((kernel, shape)) = chunked {
+        if let Some((kernel, shape, is_alone)) = chunked {
             let product = self.product_of_operands(queries.output, following)?;
             if product.is_some() {
                 (argument.output, argument.cuts_results) = (self.next_fragments, 1);
             }
+            let argument =
+                if is_alone { self.rows_argument(cache, argument)?.into() } else { Argument::from(argument) };
             self.launch(queries.name, kernel, shape, argument)?;
             let Some((product, tile)) = product else { return Ok(1) };
             return self.multiply(&product, tile).map(|()| 2);

@@ -4,6 +4,7 @@ use super::attention::{Queries, chunked_attention};
 use super::attention_chunks::{
     CHUNK, CHUNK_STEPS, CHUNK_THREADS, CHUNK_WARPS, GROUP, STEP_BYTES, TILE_ROWS, is_narrow,
 };
+use super::attention_rows::rows_kernel;
 use super::uses::Uses;
 use super::{Recorder, Shape, int, rows};
 use crate::cuda::argument::{KernelRows, argument};
@@ -131,7 +132,7 @@ fn side_bytes(groups: usize, is_narrow: bool) -> usize {
     CHUNK_WARPS * groups * CHUNK_STEPS * parts(is_narrow) * STEP_BYTES
 }
 
-fn chunk_bytes(groups: usize, is_narrow: bool) -> usize {
+pub(super) fn chunk_bytes(groups: usize, is_narrow: bool) -> usize {
     scale_bytes(groups) + 2 * side_bytes(groups, is_narrow)
 }
 
@@ -144,14 +145,16 @@ fn is_written_by_decode(plan: &Plan, uses: &Uses, cache: &LayerCache) -> bool {
 }
 
 /// A kernel for the queries of paths over a context that is cut.
-struct PathKernel {
-    kernel: Kernel,
-    shape: Shape,
-    stages: usize,
+pub(super) struct PathKernel {
+    pub(super) kernel: Kernel,
+    pub(super) shape: Shape,
+    pub(super) stages: usize,
+    /// Whether it appends the newest keys itself, and nobody else may read their queries.
+    pub(super) is_alone: bool,
 }
 
 impl PathKernel {
-    /// The kernel if there is one: where blocks share chunks, and for more rows than a tile has.
+    /// The kernel if there is one: where blocks share chunks, for more rows than a tile has, and for contexts of one chunk.
     fn of(
         weights: &CudaWeights,
         plan: &Plan,
@@ -159,14 +162,17 @@ impl PathKernel {
         cache: &LayerCache,
         queries: &Queries,
     ) -> Result<Option<Self>> {
-        if queries.tokens == 0 || cache.capacity() <= CHUNK {
+        if queries.tokens == 0 {
             return Ok(None);
+        }
+        if cache.capacity() <= CHUNK {
+            return rows_kernel(weights, plan, uses, cache, queries);
         }
         let Some((kernel, shape)) = chunked_attention(weights, plan, uses, cache, queries)? else { return Ok(None) };
         let series = count(cache.shape.series, plan.capacity())?.max(1);
         let series_rows = count(queries.query.rows, plan.capacity())?.div_ceil(series);
         if let Some(kernel) = cut_twin(kernel) {
-            return Ok(Some(Self { kernel, shape, stages: 0 }));
+            return Ok(Some(Self { kernel, shape, stages: 0, is_alone: false }));
         }
         if cache.shape.head_dim > GROUP || series_rows <= TILE_ROWS || !weights.machine.has_warpgroups() {
             return Ok(None);
@@ -185,7 +191,7 @@ impl PathKernel {
         let grid = [series_rows.div_ceil(TILE_ROWS), cache.shape.heads, series];
         let shape = Shape { grid, threads: PATH_THREADS, shared_bytes: shared_bytes(stages) };
         let kernel = if is_narrow { Kernel::HalfAttendPaths } else { Kernel::AttendPaths };
-        Ok(Some(Self { kernel, shape, stages }))
+        Ok(Some(Self { kernel, shape, stages, is_alone: false }))
     }
 }
 
@@ -209,11 +215,9 @@ fn cut_twin(kernel: Kernel) -> Option<Kernel> {
 
 /// Attention over a context that is cut.
 pub(super) struct PathAttention {
-    pub(super) kernel: Kernel,
-    pub(super) shape: Shape,
+    pub(super) path: PathKernel,
     pub(super) operands: u64,
     pub(super) chunks: usize,
-    pub(super) stages: usize,
 }
 
 impl Recorder<'_> {
@@ -245,22 +249,24 @@ impl Recorder<'_> {
         Ok(())
     }
 
-    /// The kernel for the queries of paths over a context that is cut, if this one is.
-    pub(super) fn path_attention(&self, cache: &LayerCache, queries: &Queries) -> Result<Option<PathAttention>> {
+    /// The kernel for the queries of paths over a context that is cut, if this one is. It `can_be_alone` with queries and keys
+    /// that have yet to be rotated and appended, if they are.
+    pub(super) fn path_attention(
+        &self,
+        cache: &LayerCache,
+        queries: &Queries,
+        can_be_alone: bool,
+    ) -> Result<Option<PathAttention>> {
         let is_narrow = is_narrow(self.weights, &self.uses, queries.query, queries.output);
         let mut own = self.cut_contexts.iter().filter(|group| group.is_narrow == is_narrow);
         let Some((group, place)) = own.find_map(|group| group.place(cache).map(|place| (group, place))) else {
             return Ok(None);
         };
-        let Some(path) = PathKernel::of(self.weights, self.plan, &self.uses, cache, queries)? else {
+        let path = PathKernel::of(self.weights, self.plan, &self.uses, cache, queries)?;
+        let Some(path) = path.filter(|path| can_be_alone || !path.is_alone) else {
             return Ok(None);
         };
-        Ok(Some(PathAttention {
-            kernel: path.kernel,
-            shape: path.shape,
-            operands: self.arena + (group.start + place * group.context_bytes()?) as u64,
-            chunks: group.chunks(),
-            stages: path.stages,
-        }))
+        let operands = self.arena + (group.start + place * group.context_bytes()?) as u64;
+        Ok(Some(PathAttention { path, operands, chunks: group.chunks() }))
     }
 }

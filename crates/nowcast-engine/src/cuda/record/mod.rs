@@ -5,6 +5,7 @@
 mod attention;
 mod attention_chunks;
 mod attention_projected;
+mod attention_rows;
 mod context_operands;
 mod fragments;
 mod linear;
