@@ -174,7 +174,9 @@ fn attention_between_variates() {
 
 #[test]
 fn draws_have_the_digits_of_the_cpu() {
-    for head in [Head::StudentT, Head::Mixture { components: 1 }, Head::Mixture { components: 24 }] {
+    // Logits of one's own are staged: one four, an odd and an even number of them. No whole fours and too many are not.
+    let mixtures = [4, 20, 24, 1, 6, 48].map(|components| Head::Mixture { components });
+    for head in [Head::StudentT].into_iter().chain(mixtures) {
         for shared in [true, false] {
             compare(|| drawing(head, shared), &[live(3, 1, 37), live(2, 1, 5)], EXACT);
         }
