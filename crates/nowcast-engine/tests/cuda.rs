@@ -167,7 +167,9 @@ fn attention_over_contexts_and_paths() {
 
 #[test]
 fn attention_between_variates() {
-    for (variates, heads, head_dim) in [(1, 2, 8), (7, 3, 20), (45, 1, 64)] {
+    // Heads of whole sixteens are staged unless there are too many variates: two inner rows to a block, one in the last.
+    let staged = [(1, 2, 16), (7, 2, 64), (45, 1, 48)];
+    for (variates, heads, head_dim) in staged.into_iter().chain([(1, 2, 8), (7, 3, 20), (70, 1, 64)]) {
         compare(|| attending_group(variates, heads, head_dim), &[live(2, 4, 3), live(1, 3, 1)], EXACT);
     }
 }
