@@ -140,7 +140,8 @@ kernels! {
         LinearSkinny4By8 = "linear_skinny_4_8", LinearSkinny8By8 = "linear_skinny_8_8";
     "linear_split.cu": LinearSplit = "linear_split";
     "linear_tiled.cu": RowScale = "row_scale", LinearTiled = "linear_tiled";
-    "scaler.cu": ScaleContext = "scale_context", ScaleStep = "scale_step";
+    "scaler.cu": ScaleContext = "scale_context", ScaleStep = "scale_step",
+        ScaleStepOfWarp = "scale_step_of_warp";
     "rotary.cu": RotaryTable = "rotary_table", RotateQuery = "rotate_query",
         AppendOwn = "append_own", AppendContext = "append_context";
     // CHUNK_KERNELS in attention_kernels.cuh.
