@@ -317,6 +317,7 @@ fn a_machine_that_checks_itself_names_what_is_broken() {
         ("attend_fresh", "rotary positions and attention"),
         ("project_and_attend_f32", "projections and attention"),
         ("group_attention", "attention between variates"),
+        ("group_attention_staged", "attention between variates of whole sixteens"),
         ("prepend_label", "rows that move"),
         ("activate_mixture", "mixture parameters"),
         ("mean_mixture", "mixture parameters"),

@@ -85,6 +85,9 @@ pub fn operations() -> Vec<OperationCheck> {
             projecting(live(2, 4, 1))
         }),
         check("attention between variates", 4.0, [live(2, 4, 3), live(1, 3, 1)], || attending_group(7, 3, 20)),
+        check("attention between variates of whole sixteens", 4.0, [live(2, 4, 3), live(1, 3, 1)], || {
+            attending_group(7, 2, 64)
+        }),
         check("rows that move", 1.0, [live(2, 5, 4), live(1, 2, 3)], || moving(4)),
         check("mixture parameters, means and samples", 4.0, [live(3, 1, 37), live(2, 1, 5)], || {
             drawing(Head::Mixture { components: 24 }, false)

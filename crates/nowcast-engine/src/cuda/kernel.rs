@@ -40,6 +40,7 @@ pub(super) const HEADERS: &[Source] = sources![
     "linear_products.cuh",
     "cluster.cuh",
     "attention.cuh",
+    "attention_chains.cuh",
     "attention_operands.cuh",
     "attention_own.cuh",
     "attention_shares.cuh",
@@ -75,6 +76,7 @@ pub(super) const SOURCES: &[Source] = sources![
     "attention_half.cu",
     "attention.cu",
     "attention_fresh.cu",
+    "group_attention.cu",
     "mixture.cu",
     "mixture_quantiles.cu",
     "rows.cu",
@@ -141,7 +143,8 @@ kernels! {
         LinearSkinny4By8 = "linear_skinny_4_8", LinearSkinny8By8 = "linear_skinny_8_8";
     "linear_split.cu": LinearSplit = "linear_split";
     "linear_tiled.cu": RowScale = "row_scale", LinearTiled = "linear_tiled";
-    "scaler.cu": ScaleContext = "scale_context", ScaleStep = "scale_step";
+    "scaler.cu": ScaleContext = "scale_context", ScaleStep = "scale_step",
+        ScaleStepOfWarp = "scale_step_of_warp";
     "rotary.cu": RotaryTable = "rotary_table", RotateQuery = "rotate_query",
         AppendOwn = "append_own", AppendContext = "append_context";
     // CHUNK_KERNELS in attention_kernels.cuh.
@@ -170,7 +173,8 @@ kernels! {
         HalfAttendCutFew64 = "attend_cut_few_64_half", HalfAttendCutFew128 = "attend_cut_few_128_half",
         HalfAttendCutFew256 = "attend_cut_few_256_half", HalfAttendCutPair128 = "attend_cut_pair_128_half",
         HalfAttendCutPair256 = "attend_cut_pair_256_half";
-    "attention.cu": Attention = "attention", GroupAttention = "group_attention";
+    "attention.cu": Attention = "attention";
+    "group_attention.cu": GroupAttention = "group_attention", GroupAttentionStaged = "group_attention_staged";
     "attention_fresh.cu": AttendFresh = "attend_fresh";
     "mixture.cu":
         ActivateMixture = "activate_mixture", MeanMixture = "mean_mixture", SampleMixture = "sample_mixture";

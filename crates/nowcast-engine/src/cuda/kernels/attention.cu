@@ -4,44 +4,10 @@
 // times its inverse, every sum in the order of the CPU (`cpu/attention`): scores against the prefix are one chain over
 // the head, those against the suffix sixteen; the sum of `p` is sixteen partial sums; values are one chain over keys.
 #include "attention.cuh"
+#include "attention_chains.cuh"
 
 #define THREADS 128
 #define TILE_ROWS 8
-
-// The scalar product in sixteen chains, summed in halves.
-__device__ inline float product_in_chains(const float* left, const float* right, int length) {
-    float parts[16];
-#pragma unroll
-    for (int part = 0; part < 16; part++) parts[part] = 0.0f;
-    for (int start = 0; start < length; start += 16) {
-#pragma unroll
-        for (int part = 0; part < 16; part++) {
-            if (start + part < length) parts[part] = fmaf(left[start + part], right[start + part], parts[part]);
-        }
-    }
-#pragma unroll
-    for (int half = 8; half > 0; half /= 2) {
-#pragma unroll
-        for (int part = 0; part < half; part++) parts[part] += parts[part + half];
-    }
-    return parts[0];
-}
-
-// Replaces scores by exponentials and returns their sum, for one warp.
-__device__ inline float exponentials(float* scores, int keys) {
-    int lane = threadIdx.x % 32;
-    float largest = __int_as_float(0xff800000);
-    for (int key = lane; key < keys; key += 32) largest = fmaxf(largest, scores[key]);
-    largest = largest_of_warp(largest);
-    __syncwarp();
-    for (int key = lane; key < keys; key += 32) scores[key] = exponential_f32(scores[key] - largest);
-    __syncwarp();
-    float part = 0.0f;
-    if (lane < 16) {
-        for (int key = lane; key < keys; key += 16) part += scores[key];
-    }
-    return sum_in_halves(part);
-}
 
 // Grid: tiles of the rows of one series, heads, series.
 KERNEL(attention, Attention, THREADS) {
@@ -160,78 +126,6 @@ KERNEL(attention, Attention, THREADS) {
                 }
             }
             call.output[(first_row + row) * call.output_width + head * head_dim + component] = sum * inverse_sums[row];
-        }
-    }
-}
-
-struct GroupAttention {
-    // [batch, variates, inner] rows of queries, keys and values, [heads, head_dim] each.
-    const float* input;
-    // [batch, variates]
-    const int* groups;
-    // Rows of [heads, head_dim].
-    float* output;
-    const Live* live;
-    Rows inner;
-    int variates;
-    int heads;
-    int head_dim;
-    // Whether shared memory holds a head of all variates.
-    int staged;
-};
-
-// Values between the variates of a head that is staged, so that their keys lie in different banks.
-#define STAGED_GAP 4
-
-// Grid: inner rows, heads, batch. A warp takes one variate after the other.
-KERNEL(group_attention, GroupAttention, THREADS) {
-    SHARED_MEMORY(memory);
-    int inner = count(call.inner, call.live);
-    if ((int)blockIdx.x >= inner || (int)blockIdx.z >= call.live->batch) return;
-    int variates = call.variates, head_dim = call.head_dim, width = call.heads * head_dim;
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    int staged_stride = 3 * head_dim + STAGED_GAP, staged_values = call.staged ? variates * staged_stride : 0;
-    float* scores = memory + staged_values + warp * 2 * variates;
-    int* members = reinterpret_cast<int*>(scores + variates);
-    const int* groups = call.groups + (i64)blockIdx.z * variates;
-    i64 first_row = (i64)blockIdx.z * variates * inner + blockIdx.x;
-    const float* first = call.input + first_row * 3 * width + blockIdx.y * head_dim;
-    i64 stride = (i64)inner * 3 * width;
-    int part = width;
-    if (call.staged) {
-        int fours = head_dim / 4;
-        for (int index = threadIdx.x; index < variates * 3 * fours; index += THREADS) {
-            int variate = index / (3 * fours), which = index / fours % 3, component = index % fours * 4;
-            const float* from = first + variate * stride + which * width + component;
-            *reinterpret_cast<float4*>(memory + variate * staged_stride + which * head_dim + component) =
-                *reinterpret_cast<const float4*>(from);
-        }
-        first = memory, stride = staged_stride, part = head_dim;
-        __syncthreads();
-    }
-    for (int variate = warp; variate < variates; variate += THREADS / 32) {
-        __syncwarp();
-        int keys = 0;
-        for (int other = 0; other < variates; other++) {
-            if (groups[other] != groups[variate]) continue;
-            if (lane == 0) members[keys] = other;
-            keys++;
-        }
-        __syncwarp();
-        const float* query = first + variate * stride;
-        for (int key = lane; key < keys; key += 32) {
-            scores[key] = product_in_chains(query, first + members[key] * stride + part, head_dim);
-        }
-        __syncwarp();
-        float sum = exponentials(scores, keys);
-        float inverse = 1.0f / __shfl_sync(0xffffffffu, sum, 0);
-        float* output = call.output + (first_row + (i64)variate * inner) * width + blockIdx.y * head_dim;
-        for (int component = lane; component < head_dim; component += 32) {
-            float value = 0.0f;
-            for (int key = 0; key < keys; key++) {
-                value = fmaf(scores[key], first[members[key] * stride + 2 * part + component], value);
-            }
-            output[component] = value * inverse;
         }
     }
 }

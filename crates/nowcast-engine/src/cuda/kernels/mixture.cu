@@ -78,7 +78,8 @@ struct Draw {
     int step;
     // Whether the samples of a series share one row of parameters.
     int shared;
-    int reserved;
+    // Whether shared memory holds the logits of a block's positions.
+    int staged;
 };
 
 __device__ inline float largest_logit(const float* logits, int components) {
@@ -132,6 +133,66 @@ __device__ inline void sum_weights(const float* parameters, int positions, int c
     __syncthreads();
 }
 
+// Floats of a staged position: an odd number of fours, so that those of neighbouring threads lie in different banks.
+__device__ inline int staged_stride(int components) {
+    return (components / 4 | 1) * 4;
+}
+
+// Copies the logits of each lane of a warp, or none where it has null, to `[32, staged_stride]`; neighbouring lanes ask for
+// neighbouring fours.
+__device__ inline void stage_logits(const float* logits, int components, float* staged) {
+    int fours = components / 4, stride = staged_stride(components), lane = threadIdx.x % 32;
+    int owner = lane / fours, four = lane % fours, owners = 32 / fours, left = 32 % fours;
+    for (int step = 0; step < fours; step++) {
+        const float* from = reinterpret_cast<const float*>(__shfl_sync(0xffffffffu, reinterpret_cast<u64>(logits), owner));
+        if (from) copy_ahead(staged + owner * stride + 4 * four, from + 4 * four);
+        owner += owners;
+        four += left;
+        if (four >= fours) {
+            four -= fours;
+            owner++;
+        }
+    }
+    end_copies();
+}
+
+// The component that a number from 0 to 1 falls to by staged logits, which are replaced by their weights, and the sum of
+// these.
+__device__ inline int choose_staged(float* staged, int components, double uniform, double* total) {
+    float4* fours = reinterpret_cast<float4*>(staged);
+    float largest = __int_as_float(0xff800000);
+#pragma unroll 2
+    for (int index = 0; index < components / 4; index++) {
+        float4 four = fours[index];
+        largest = fmaxf(largest, fmaxf(fmaxf(four.x, four.y), fmaxf(four.z, four.w)));
+    }
+    double sum = 0.0;
+#pragma unroll 2
+    for (int index = 0; index < components / 4; index++) {
+        float4 four = fours[index];
+        four = make_float4(exponential_f32(four.x - largest), exponential_f32(four.y - largest),
+                           exponential_f32(four.z - largest), exponential_f32(four.w - largest));
+        fours[index] = four;
+        sum = sum + (double)four.x + (double)four.y + (double)four.z + (double)four.w;
+    }
+    *total = sum;
+    double share = uniform * sum, cumulative = 0.0;
+    int chosen = 0;
+    auto pass = [&](float weight) {
+        cumulative += (double)weight;
+        chosen += share >= cumulative;
+    };
+#pragma unroll 2
+    for (int index = 0; index < components / 4; index++) {
+        float4 four = fours[index];
+        pass(four.x);
+        pass(four.y);
+        pass(four.z);
+        if (4 * index + 4 < components) pass(four.w);
+    }
+    return chosen;
+}
+
 // Grid: blocks of paths and positions, then series where the samples of one share their parameters. One thread for each
 // path and position. Random numbers depend on inputs alone, which are there before all kernels.
 KERNEL_AHEAD(sample_mixture, Draw, 128, 1) {
@@ -152,18 +213,28 @@ KERNEL_AHEAD(sample_mixture, Draw, 128, 1) {
     double cosine = cosine_of_turns(uniform_from_32(bits.words[3]));
     wait_for_previous();
     if (!is_series) return;
+    const float* raw = parameters + position * values;
+    i64 affine = source * call.affine_width + position;
+    double affine_scale = is_path ? call.scale[affine] : 0.0, affine_location = is_path ? call.location[affine] : 0.0;
+    int stride = staged_stride(components);
     if (is_summed) sum_weights(parameters, call.positions, components, sums);
+    if (call.staged) {
+        stage_logits(is_path ? raw + 3 * components : nullptr, components, memory + threadIdx.x / 32 * 32 * stride);
+        wait_for_copies<0>();
+        __syncwarp();
+    }
     if (!is_path) return;
     row = call.shared ? series * samples + row : row;
-    const float* raw = parameters + position * values;
     int chosen = 0;
-    double total = 1.0;
+    double total = 1.0, uniform = uniform_from_32(bits.words[0]);
     if (is_summed) {
         const double* own = sums + position * components;
         total = own[components - 1];
-        double share = uniform_from_32(bits.words[0]) * total;
+        double share = uniform * total;
 #pragma unroll 8
         for (int component = 0; component + 1 < components; component++) chosen += share >= own[component];
+    } else if (call.staged) {
+        chosen = choose_staged(memory + threadIdx.x * stride, components, uniform, &total);
     } else if (call.has_logits) {
         const float* logits = raw + 3 * components;
         float largest = largest_logit(logits, components);
@@ -171,20 +242,21 @@ KERNEL_AHEAD(sample_mixture, Draw, 128, 1) {
         for (int component = 0; component < components; component++) {
             total += (double)exponential_f32(logits[component] - largest);
         }
-        double share = uniform_from_32(bits.words[0]) * total, cumulative = 0.0;
+        double share = uniform * total, cumulative = 0.0;
         for (int component = 0; component + 1 < components; component++) {
             cumulative += (double)exponential_f32(logits[component] - largest);
             chosen += share >= cumulative;
         }
     }
-    double nu = (double)degrees_of_freedom_from(raw[chosen]);
-    double sigma = (double)scale_from(raw[2 * components + chosen]);
+    float raw_freedom = raw[chosen], centre = raw[components + chosen], raw_scale = raw[2 * components + chosen];
+    ask_now();
+    double nu = (double)degrees_of_freedom_from(raw_freedom);
+    double sigma = (double)scale_from(raw_scale);
     double radius = nu * exponential_minus_one(exponent / nu);
     double t = sqrt(radius) * cosine;
-    double value = (double)raw[components + chosen] + sigma * t + 0.0 * total;
-    i64 affine = source * call.affine_width + position;
+    double value = (double)centre + sigma * t + 0.0 * total;
     i64 to = row * call.horizon + call.column + position;
-    double drawn = replace_extreme(call.scale[affine] * value + call.location[affine]);
+    double drawn = replace_extreme(affine_scale * value + affine_location);
     call.paths[to] = drawn;
     if (call.rounded) call.rounded[to] = (float)drawn;
 }

@@ -44,6 +44,11 @@ __device__ __forceinline__ void expect(const void* place) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(place));
 }
 
+// Loads that stand before are not put off until their results are needed.
+__device__ __forceinline__ void ask_now() {
+    asm volatile("" ::: "memory");
+}
+
 // One entry point with one structure as its argument; at most `threads` threads in a block, at least `blocks` of them on
 // a multiprocessor. What it does before it waits for the kernel before it may only read weights, live extents and inputs,
 // which are copied before all kernels, and what `Kernel::lets_next_start` in kernel.rs names.

@@ -297,3 +297,99 @@ KERNEL(scale_step, ScaleStep, CHUNK) {
     continue_statistics(call.kind, call.exact, points, call.patch, call.patch, nullptr, &state);
     if (threadIdx.x == 0) store_state(call.state + row * STATE_WIDTH, &state);
 }
+
+// Points of a lane where a warp continues the statistics of a path: all that there are.
+#define LANE_POINTS 2
+
+// As `running_sums_together`, for one list by one warp whose lanes have every 32nd value.
+__device__ __forceinline__ void running_sums_of_warp(double (&values)[LANE_POINTS], double start) {
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int point = 0; point < LANE_POINTS; point++) {
+        double sum = values[point];
+#pragma unroll
+        for (int distance = 1; distance < 32; distance *= 2) {
+            double before = __shfl_up_sync(0xffffffffu, sum, distance);
+            if (lane >= distance) sum += before;
+        }
+        values[point] = sum + start;
+        start += __shfl_sync(0xffffffffu, sum, 31);
+    }
+}
+
+// The value at a place that is the same for all lanes.
+__device__ __forceinline__ double value_of_warp(const double (&values)[LANE_POINTS], int place) {
+    double found = 0.0;
+#pragma unroll
+    for (int point = 0; point < LANE_POINTS; point++) {
+        double value = __shfl_sync(0xffffffffu, values[point], place % 32);
+        found = place / 32 == point ? value : found;
+    }
+    return found;
+}
+
+__device__ __forceinline__ double scale_from(double second_moment, double count, const Statistics& state) {
+    double variance = second_moment / at_least_one(at_least_one(count) - 1.0);
+    return bounded_scale(variance, state.least_scale, state.greatest_scale);
+}
+
+// `scale_step` with sums in the order of warps, for patches of at most 32 LANE_POINTS points: no barriers. One warp for each
+// path.
+KERNEL(scale_step_of_warp, ScaleStep, 128) {
+    i64 row = thread_index() / 32;
+    int lane = threadIdx.x % 32, patch = call.patch;
+    if (row >= count(call.rows, call.live)) return;
+    const double* path = call.paths + row * call.horizon + call.column;
+    double values[LANE_POINTS], sums[LANE_POINTS], counts[LANE_POINTS], locations[LANE_POINTS], moments[LANE_POINTS];
+#pragma unroll
+    for (int point = 0; point < LANE_POINTS; point++) {
+        int index = lane + 32 * point;
+        values[point] = sums[point] = index < patch ? path[index] : 0.0;
+    }
+    Statistics state;
+    load_state(&state, call.context_state ? call.context_state + row / call.live->samples * STATE_WIDTH
+                                          : call.state + row * STATE_WIDTH);
+    double scale = state.least_scale;
+    if (call.kind != GLOBAL) {
+        running_sums_of_warp(sums, state.sum);
+        double start = state.count;
+#pragma unroll
+        for (int point = 0; point < LANE_POINTS; point++) {
+            // Every point is valid.
+            counts[point] = (double)(lane + 1) + start;
+            start += 32.0;
+            locations[point] = sums[point] / at_least_one(counts[point]);
+        }
+        double before = state.mean;
+#pragma unroll
+        for (int point = 0; point < LANE_POINTS; point++) {
+            double previous = __shfl_up_sync(0xffffffffu, locations[point], 1);
+            if (lane == 0) previous = before;
+            before = __shfl_sync(0xffffffffu, locations[point], 31);
+            double moment = (values[point] - previous) * (values[point] - locations[point]);
+            moments[point] = lane + 32 * point < patch ? moment : 0.0;
+        }
+        running_sums_of_warp(moments, state.second_moment);
+        state.count = value_of_warp(counts, patch - 1);
+        state.sum = value_of_warp(sums, patch - 1);
+        state.second_moment = value_of_warp(moments, patch - 1);
+        state.mean = value_of_warp(locations, patch - 1);
+        scale = scale_from(state.second_moment, state.count, state);
+    }
+#pragma unroll
+    for (int point = 0; point < LANE_POINTS; point++) {
+        int index = lane + 32 * point;
+        if (index >= patch) continue;
+        // Those of the last point hold for a patch.
+        double location = state.mean;
+        if (call.kind == CAUSAL) {
+            location = locations[point];
+            scale = scale_from(moments[point], counts[point], state);
+        }
+        i64 to = row * patch + index;
+        call.scaled[to] = (float)((values[point] - location) / scale);
+        call.location[to] = location;
+        call.scale[to] = scale;
+    }
+    if (lane == 0) store_state(call.state + row * STATE_WIDTH, &state);
+}

@@ -35,10 +35,10 @@ argument! {
 }
 
 argument! {
-    /// `GroupAttention` in attention.cu.
+    /// `GroupAttention` in group_attention.cu.
     GroupAttentionArgument {
         input: u64, groups: u64, output: u64, live: u64, inner: KernelRows,
-        variates: i32, heads: i32, head_dim: i32, staged: i32,
+        variates: i32, heads: i32, head_dim: i32, reserved: i32,
     }
 }
 
@@ -48,8 +48,8 @@ const THREADS: usize = 128;
 /// Shared memory that leaves a multiprocessor room for a second block.
 const COMFORTABLE_BYTES: usize = 96 * 1024;
 
-/// Shared memory for a head of all variates, and the gap behind each; `STAGED_GAP` in attention.cu.
-const MOST_STAGED_BYTES: usize = 32 * 1024;
+/// Inner rows of a block whose variates are staged, and the gap behind each; those in group_attention.cu.
+const STAGED_ROWS: usize = 2;
 const STAGED_GAP: usize = 4;
 
 /// Tokens of a context that is staged whole.
@@ -270,8 +270,9 @@ impl Recorder<'_> {
 
     pub(super) fn attend_group(&mut self, op: &AttendGroup) -> Result<()> {
         let head_dim = op.output.width / op.heads;
-        let staged_bytes = op.variates * (3 * head_dim + STAGED_GAP) * 4;
-        let is_staged = head_dim.is_multiple_of(4) && staged_bytes <= MOST_STAGED_BYTES;
+        // Queries, keys and values of an inner row, its scores, their sum, and where its keys are.
+        let staged = STAGED_ROWS * op.variates * (3 * head_dim + STAGED_GAP + op.variates + 4) * 4;
+        let is_staged = head_dim.is_multiple_of(16) && staged <= COMFORTABLE_BYTES;
         let argument = GroupAttentionArgument {
             input: self.at(op.qkv),
             groups: self.at(op.groups),
@@ -281,11 +282,14 @@ impl Recorder<'_> {
             variates: int(op.variates)?,
             heads: int(op.heads)?,
             head_dim: int(head_dim)?,
-            staged: is_staged.into(),
+            reserved: 0,
         };
-        let grid = [self.most(op.inner)?, op.heads, self.plan.capacity().batch];
-        let shared_bytes = THREADS / 32 * 2 * op.variates * 4 + if is_staged { staged_bytes } else { 0 };
-        let shape = Shape { grid, threads: THREADS, shared_bytes };
-        self.launch("AttendGroup", Kernel::GroupAttention, shape, argument)
+        let (kernel, rows, shared_bytes) = match is_staged {
+            true => (Kernel::GroupAttentionStaged, STAGED_ROWS, staged),
+            // Scores and members of one variate for each warp.
+            false => (Kernel::GroupAttention, 1, THREADS / 32 * 2 * op.variates * 4),
+        };
+        let grid = [self.most(op.inner)?.div_ceil(rows), op.heads, self.plan.capacity().batch];
+        self.launch("AttendGroup", kernel, Shape { grid, threads: THREADS, shared_bytes }, argument)
     }
 }

@@ -20,7 +20,7 @@ argument! {
     DrawArgument {
         parameters: u64, location: u64, scale: u64, streams: u64, paths: u64, rounded: u64, live: u64,
         rows: KernelRows, parameter_width: i32, affine_width: i32, positions: i32, components: i32, has_logits: i32, horizon: i32,
-        column: i32, step: i32, shared: i32, reserved: i32,
+        column: i32, step: i32, shared: i32, staged: i32,
     }
 }
 
@@ -36,6 +36,21 @@ argument! {
 const COMPONENT_NUMBERS: usize = 33 + 5;
 /// Sums that lanes leave for each other.
 const LANE_SUMS: usize = 32;
+
+/// Threads of a block that draws.
+const DRAW_THREADS: usize = 128;
+/// Shared memory for the logits of such a block; more would leave a multiprocessor few of them.
+const MOST_STAGED_BYTES: usize = 24 * 1024;
+
+/// Shared memory for the logits of a block's positions, each asked for once; 0 where a row serves all samples of a series,
+/// logits are not made of whole groups of four or there is no room. `staged_stride` in mixture.cu.
+fn staged_bytes(op: &DrawMixture) -> usize {
+    let components = op.head.components();
+    let are_fours = components.is_multiple_of(4) && op.parameters.width.is_multiple_of(4);
+    let bytes = DRAW_THREADS * ((components / 4) | 1) * 4 * size_of::<f32>();
+    let is_staged = has_logits(op.head) == 1 && !op.shared && are_fours && bytes <= MOST_STAGED_BYTES;
+    if is_staged { bytes } else { 0 }
+}
 
 fn has_logits(head: Head) -> i32 {
     matches!(head, Head::Mixture { .. }).into()
@@ -96,6 +111,7 @@ impl Recorder<'_> {
     }
 
     pub(super) fn draw(&mut self, kernel: Kernel, op: &DrawMixture, rounded: u64) -> Result<()> {
+        let staged_bytes = if kernel == Kernel::SampleMixture { staged_bytes(op) } else { 0 };
         let argument = DrawArgument {
             parameters: self.at(op.parameters),
             location: self.at(op.location),
@@ -114,14 +130,14 @@ impl Recorder<'_> {
             column: int(op.column)?,
             step: int(op.step)?,
             shared: op.shared.into(),
-            reserved: 0,
+            staged: (staged_bytes > 0).into(),
         };
-        let flat = |rows: usize| Shape::flat(rows * op.positions, 128);
+        let flat = |rows: usize| Shape { shared_bytes: staged_bytes, ..Shape::flat(rows * op.positions, DRAW_THREADS) };
         let shape = match self.most(op.series)? {
             series if op.shared && series > 0 && kernel == Kernel::SampleMixture => {
                 let [blocks, ..] = flat(self.most(op.paths.rows)?.div_ceil(series)).grid;
                 let shared_bytes = op.positions * op.head.components() * size_of::<f64>();
-                Shape { grid: [blocks, series, 1], threads: 128, shared_bytes }
+                Shape { grid: [blocks, series, 1], threads: DRAW_THREADS, shared_bytes }
             }
             _ => flat(self.most(op.paths.rows)?),
         };

@@ -29,6 +29,8 @@ argument! {
 /// Threads of a block: as many as points are handled together.
 const CONTEXT_THREADS: usize = 512;
 const STEP_THREADS: usize = 64;
+/// Points of a path that one warp continues; 32 `LANE_POINTS` in scaler.cu.
+const WARP_POINTS: usize = 64;
 
 fn kind(scaler: Scaler) -> i32 {
     match scaler {
@@ -89,7 +91,11 @@ impl Recorder<'_> {
             exact: self.weights.settings.exact.into(),
             reserved: 0,
         };
-        let shape = Shape { grid: [self.most(op.paths.rows)?, 1, 1], threads: STEP_THREADS, shared_bytes: 0 };
-        self.launch("ScaleStep", Kernel::ScaleStep, shape, argument)
+        let paths = self.most(op.paths.rows)?;
+        let (kernel, shape) = match self.weights.settings.exact || op.scaled.width > WARP_POINTS {
+            true => (Kernel::ScaleStep, Shape { grid: [paths, 1, 1], threads: STEP_THREADS, shared_bytes: 0 }),
+            false => (Kernel::ScaleStepOfWarp, Shape::flat(paths * 32, 128)),
+        };
+        self.launch("ScaleStep", kernel, shape, argument)
     }
 }

@@ -333,6 +333,7 @@ template <int COUNT>
 inline void take_registers() {}
 
 inline void expect(const void*) {}
+inline void ask_now() {}
 
 // Copies that are awaited later are done at once.
 inline void copy_ahead(void* to, const void* from) {
