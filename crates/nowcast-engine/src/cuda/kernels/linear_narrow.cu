@@ -77,8 +77,6 @@ KERNEL_AHEAD(linear_narrow, Linear, 256, 1) {
 
 #define MANY_ROWS 64
 #define THREAD_ROWS (MANY_ROWS / ROWS)
-// Fours of its rows that a thread asks for together.
-#define STAGED_FOURS 8
 
 // Two neighbouring inputs.
 struct alignas(16) WidePair {
@@ -87,7 +85,7 @@ struct alignas(16) WidePair {
 
 // The same sums for many rows. Values and weights are widened once, by whoever brings them to shared memory: that takes
 // longer than to multiply them. Grid: blocks of 64 rows, panels. Threads: 16 lanes of two columns each, every sixteenth row.
-KERNEL_AHEAD(linear_narrow_many, Linear, 256, 2) {
+KERNEL(linear_narrow_many, Linear, 256) {
     SHARED_MEMORY(memory);
     // [padded / 2, PANEL] and [64, padded / 2] pairs, then [64, 16] partial sums and 64 scales.
     int pairs = call.padded / 2;
@@ -97,7 +95,7 @@ KERNEL_AHEAD(linear_narrow_many, Linear, 256, 2) {
     double* scales = parts + MANY_ROWS * 16;
     i64 rows = count(call.rows, call.live);
     i64 first = (i64)blockIdx.x * MANY_ROWS;
-    if (first >= rows) return wait_for_previous();
+    if (first >= rows) return;
     int live_rows = rows - first < MANY_ROWS ? (int)(rows - first) : MANY_ROWS;
     int panel = call.first_panel + blockIdx.y, groups = call.padded / 4;
     const float4* from = reinterpret_cast<const float4*>(call.weight) + (i64)panel * groups * PANEL;
@@ -109,30 +107,12 @@ KERNEL_AHEAD(linear_narrow_many, Linear, 256, 2) {
     for (int index = threadIdx.x; index < groups * PANEL; index += 256) {
         put(weights + index / PANEL * 2 * PANEL + index % PANEL, PANEL, from[index]);
     }
-    wait_for_previous();
-    if (call.inputs % 4 == 0) {
-        // Rows stand one after the other here as there. All fours are asked for before the first is widened.
-        const float4* rows_from = reinterpret_cast<const float4*>(call.input + first * call.inputs);
-        for (int start = threadIdx.x; start < MANY_ROWS * groups; start += STAGED_FOURS * 256) {
-            float4 fours[STAGED_FOURS];
-#pragma unroll
-            for (int step = 0; step < STAGED_FOURS; step++) {
-                fours[step] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                if (start + step * 256 < live_rows * groups) fours[step] = rows_from[start + step * 256];
-            }
-            ask_now();
-#pragma unroll
-            for (int step = 0; step < STAGED_FOURS; step++) {
-                if (start + step * 256 < MANY_ROWS * groups) put(values + 2 * (start + step * 256), 1, fours[step]);
-            }
-        }
-    } else {
-        for (int index = threadIdx.x; index < MANY_ROWS * groups; index += 256) {
-            int row = index / groups, group = index % groups;
-            float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            if (row < live_rows) four = four_inputs(call.input + (first + row) * call.inputs, group * 4, call.inputs);
-            put(values + row * pairs + group * 2, 1, four);
-        }
+#pragma unroll 4
+    for (int index = threadIdx.x; index < MANY_ROWS * groups; index += 256) {
+        int row = index / groups, group = index % groups;
+        float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (row < live_rows) four = four_inputs(call.input + (first + row) * call.inputs, group * 4, call.inputs);
+        put(values + row * pairs + group * 2, 1, four);
     }
     __syncthreads();
     int lane = threadIdx.x % 16, own_row = threadIdx.x / 16;
