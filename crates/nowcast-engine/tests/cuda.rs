@@ -126,8 +126,8 @@ fn statistics_of_contexts_and_paths() {
 
 /// Sums of n points of one sign are off by n roundings at most on either side. Second moments are sums of products of two
 /// differences of about 20 between values of about 1,000, which makes roundings 4 x 1,020 x 20 / 133 times larger, where
-/// 133 is the variance; a scale is off by half of what its square is. Paths are drawn with such a scale, and sums continue
-/// with them over two patches.
+/// 133 is the variance; a scale is off by half of what its square is. Paths are drawn with such a scale: their differences
+/// are off by twice its bound, and products of two by four times; sums over two patches add as much. Half of that for a scale.
 #[test]
 fn statistics_in_the_order_of_warps_are_as_close_as_their_sums() {
     // More than 64 points of a path are continued by a block instead of a warp.

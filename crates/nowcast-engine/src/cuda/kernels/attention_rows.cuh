@@ -10,7 +10,7 @@
 #include "attention_shares.cuh"
 #include "own_ring.cuh"
 
-// Warps of a block at most, and such blocks on a multiprocessor.
+// Warps of a block, and such blocks on a multiprocessor.
 #define ROW_WARPS 4
 #define ROW_BLOCKS 3
 // Rows of a lane: one of each band.
@@ -329,12 +329,11 @@ struct RowAttention {
     }
 };
 
-// Grid: sixteens of rows of one series, as many in a block as warps, heads, series.
+// Grid: sixteens of rows of one series, one for each warp of a block, heads, series.
 template <int FORMAT>
 __device__ __forceinline__ void attend_rows(const RowsAttention& rows_call) {
     const Attention& call = rows_call.attention;
-    int series = count(call.series, call.live), warps = blockDim.x / 32, warp = threadIdx.x / 32;
-    int first = blockIdx.x * warps * TILE_ROWS;
+    int series = count(call.series, call.live), warp = threadIdx.x / 32, first = blockIdx.x * ROW_WARPS * TILE_ROWS;
     Window window = window_of(call, series);
     if ((int)blockIdx.z >= series || first >= window.series_rows) return wait_for_previous();
     // The chunk, a ring for each warp, and barriers: of the chunk, then of the rings.
@@ -342,7 +341,7 @@ __device__ __forceinline__ void attend_rows(const RowsAttention& rows_call) {
     u32* chunk = reinterpret_cast<u32*>(memory);
     float* rings = memory + CHUNK_WORDS(FORMAT, 1);
     int stages = call.stages, ring_size = stages * TILE_ROWS * call.head_dim;
-    u64* arrived = reinterpret_cast<u64*>(rings + warps * ring_size);
+    u64* arrived = reinterpret_cast<u64*>(rings + ROW_WARPS * ring_size);
     OwnRing ring(rows_call, rings + warp * ring_size, arrived + 1 + warp * stages);
     if (threadIdx.x % 32 == 0) ring.prepare();
     if (threadIdx.x == 0) {

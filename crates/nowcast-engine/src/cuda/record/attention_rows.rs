@@ -23,8 +23,10 @@ argument! {
 
 /// Own keys that are gone through together, `OWN_CHUNK` in attention_own.cuh.
 const MOST_OWN_KEYS: usize = 8;
-/// Warps of a block, `ROW_WARPS` in attention_rows.cuh; fewer where blocks would leave multiprocessors idle.
-const MOST_WARPS: usize = 4;
+/// Warps of a block, `ROW_WARPS` in attention_rows.cuh, and fewest such blocks for each multiprocessor: fewer begin early
+/// where the product before leaves room, crowd there, and its successor waits.
+const WARPS: usize = 4;
+const LEAST_BLOCKS: usize = 2;
 /// Tokens of a warp in shared memory; with more of them memory answers later.
 const MOST_STAGES: usize = 2;
 
@@ -54,15 +56,17 @@ pub(super) fn rows_kernel(
     }
     let series = count(cache.shape.series, plan.capacity())?.max(1);
     let tiles = count(queries.query.rows, plan.capacity())?.div_ceil(series).div_ceil(TILE_ROWS);
-    let fills = tiles.div_ceil(MOST_WARPS) * cache.shape.heads * series >= 2 * machine.multiprocessors();
-    let (warps, stages) = (if fills { MOST_WARPS } else { 1 }, (queries.seen - 1).min(MOST_STAGES));
+    let grid = [tiles.div_ceil(WARPS), cache.shape.heads, series];
+    if grid.iter().product::<usize>() < LEAST_BLOCKS * machine.multiprocessors() {
+        return Ok(None);
+    }
+    let stages = (queries.seen - 1).min(MOST_STAGES);
     let is_narrow = is_narrow(weights, uses, queries.query, queries.output);
     // As `attend_rows` divides it: the chunk, a ring for each warp, and barriers.
     let stage_bytes = TILE_ROWS * head_dim * size_of::<f32>() + size_of::<u64>();
-    let shared_bytes = chunk_bytes(1, is_narrow) + warps * stages * stage_bytes + size_of::<u64>();
-    let grid = [tiles.div_ceil(warps), cache.shape.heads, series];
+    let shared_bytes = chunk_bytes(1, is_narrow) + WARPS * stages * stage_bytes + size_of::<u64>();
     let kernel = if is_narrow { Kernel::HalfAttendRows } else { Kernel::AttendRows };
-    Ok(Some(PathKernel { kernel, shape: Shape { grid, threads: 32 * warps, shared_bytes }, stages, is_alone: true }))
+    Ok(Some(PathKernel { kernel, shape: Shape { grid, threads: 32 * WARPS, shared_bytes }, stages, is_alone: true }))
 }
 
 impl Recorder<'_> {
