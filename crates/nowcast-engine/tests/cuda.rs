@@ -130,8 +130,9 @@ fn statistics_of_contexts_and_paths() {
 /// are off by twice its bound, and products of two by four times; sums over two patches add as much. Half of that for a scale.
 #[test]
 fn statistics_in_the_order_of_warps_are_as_close_as_their_sums() {
-    // More than 64 points of a path are continued by a block instead of a warp.
-    for (scaler, patch) in SCALERS.into_iter().flat_map(|scaler| [64, 5, 40, 130].map(|patch| (scaler, patch))) {
+    // More than 64 points of a path are continued by a block instead of a warp; of a context, more than 512 are summed by
+    // eights, and more than 4,096 in several turns.
+    for (scaler, patch) in SCALERS.into_iter().flat_map(|scaler| [64, 5, 40, 130, 520].map(|patch| (scaler, patch))) {
         let lives = [live(2, 9, 5), live(1, 2, 3)];
         let names: Vec<&str> = scaling(scaler, patch).outputs.iter().map(|(name, _)| *name).collect();
         let (expected, _) = scaling(scaler, patch).run(&CpuDevice::new(Some(1)), &lives).unwrap();

@@ -1,7 +1,8 @@
 // Running statistics in f64 (Welford's form).
 //
 // Only the sums are chains. With the sums of the CPU, in the order of `scaler.rs`, one thread walks each of them; else
-// warps sum 32 points each, and then the warps' sums are added in order.
+// warps sum 32 points each, or eight times as many where there are more than a chunk, and then the warps' sums are added in
+// order.
 #include "plan.cuh"
 
 #define CHUNK 512
@@ -87,6 +88,93 @@ __device__ inline void running_sums_together(double* const (&lists)[2], int size
     if (threadIdx.x < 2) *sums[threadIdx.x] = lists[threadIdx.x][size - 1];
 }
 
+// Points of a thread where more than a chunk are summed.
+#define THREAD_POINTS 8
+
+// Replaces values of two lists, so many neighbouring ones of each thread, by their sums from the first on, continuing `sums`,
+// by all threads of the block; a barrier follows.
+__device__ inline void running_sums_of_threads(double (&lists)[2][THREAD_POINTS], double* const (&sums)[2]) {
+    __shared__ double totals[2][CHUNK / 32];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    double before[2];
+#pragma unroll
+    for (int list = 0; list < 2; list++) {
+#pragma unroll
+        for (int point = 1; point < THREAD_POINTS; point++) lists[list][point] += lists[list][point - 1];
+        double sum = lists[list][THREAD_POINTS - 1];
+        for (int distance = 1; distance < 32; distance *= 2) {
+            double other = __shfl_up_sync(0xffffffffu, sum, distance);
+            if (lane >= distance) sum += other;
+        }
+        before[list] = __shfl_up_sync(0xffffffffu, sum, 1);
+        if (lane == 31) totals[list][warp] = sum;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int list = 0; list < 2; list++) {
+        double start = *sums[list];
+        for (int part = 0; part < warp; part++) start += totals[list][part];
+        if (lane > 0) start += before[list];
+#pragma unroll
+        for (int point = 0; point < THREAD_POINTS; point++) lists[list][point] += start;
+    }
+    __syncthreads();
+    if (threadIdx.x == blockDim.x - 1) {
+#pragma unroll
+        for (int list = 0; list < 2; list++) *sums[list] = lists[list][THREAD_POINTS - 1];
+    }
+}
+
+// Running sums over all points, by all threads of a block.
+struct PointSums {
+    int exact, length;
+    // [CHUNK] each, in shared memory.
+    double *first, *second;
+
+    // Of two numbers that `make` gives for each point, continuing `sums`; `use` takes both up to each point. The second ones
+    // may not be asked for. None goes on before all are done.
+    template <typename Make, typename Use>
+    __device__ __forceinline__ void run(double* const (&sums)[2], bool both, Make make, Use use) const {
+        if (exact || length <= CHUNK) {
+            run_in_chunks(sums, both, make, use);
+            return;
+        }
+        for (int start = 0; start < length; start += blockDim.x * THREAD_POINTS) {
+            int own = start + threadIdx.x * THREAD_POINTS;
+            double lists[2][THREAD_POINTS];
+#pragma unroll
+            for (int point = 0; point < THREAD_POINTS; point++) {
+                lists[0][point] = lists[1][point] = 0.0;
+                if (own + point < length) make(own + point, &lists[0][point], &lists[1][point]);
+            }
+            running_sums_of_threads(lists, sums);
+#pragma unroll
+            for (int point = 0; point < THREAD_POINTS; point++) {
+                if (own + point < length) use(own + point, lists[0][point], lists[1][point]);
+            }
+            __syncthreads();
+        }
+    }
+
+    template <typename Make, typename Use>
+    __device__ __forceinline__ void run_in_chunks(double* const (&sums)[2], bool both, Make make, Use use) const {
+        for (int start = 0; start < length; start += CHUNK) {
+            int size = length - start < CHUNK ? length - start : CHUNK;
+            for (int index = threadIdx.x; index < size; index += blockDim.x) make(start + index, first + index, second + index);
+            __syncthreads();
+            if (!exact) {
+                running_sums_together({first, second}, size, sums);
+            } else {
+                if (threadIdx.x == 0) *sums[0] = running_sums(first, size, *sums[0]);
+                if (threadIdx.x == 32 && both) *sums[1] = running_sums(second, size, *sums[1]);
+            }
+            __syncthreads();
+            for (int index = threadIdx.x; index < size; index += blockDim.x) use(start + index, first[index], second[index]);
+            __syncthreads();
+        }
+    }
+};
+
 // Bounds of all scales from the moments of the whole context.
 struct Whole {
     double least_factor, greatest_factor;
@@ -98,69 +186,40 @@ struct Whole {
 template <typename Value>
 __device__ __forceinline__ void continue_statistics(int kind, int exact, const Points<Value>& points, int length, int patch,
                                                     const Whole* whole, Statistics* state) {
-    __shared__ double sums[CHUNK], counts[CHUNK];
-    __shared__ double near_location[CHUNK], near_scale[CHUNK];
-    __shared__ double before, squares;
+    __shared__ double first[CHUNK], second[CHUNK], near_location[CHUNK], near_scale[CHUNK];
+    __shared__ double squares;
+    PointSums sums_of_points = {exact, length, first, second};
     bool causal = kind != GLOBAL;
     // What is known up to every point: of few points in shared memory, of more where locations and scales will be.
     bool is_near = length <= CHUNK;
     double* locations = is_near ? near_location : points.location;
     double* scales = is_near ? near_scale : points.scale;
     if (!is_near) wait_for_previous();
-    if (causal || whole) {
-        for (int start = 0; start < length; start += CHUNK) {
-            int size = length - start < CHUNK ? length - start : CHUNK;
-            for (int index = threadIdx.x; index < size; index += blockDim.x) {
-                counts[index] = points.weight(start + index);
-                sums[index] = counts[index] * points.value(start + index);
-            }
-            __syncthreads();
-            if (!exact) {
-                running_sums_together({sums, counts}, size, {&state->sum, &state->count});
-            } else {
-                if (threadIdx.x == 0) state->sum = running_sums(sums, size, state->sum);
-                if (threadIdx.x == 32) state->count = running_sums(counts, size, state->count);
-            }
-            __syncthreads();
-            for (int index = threadIdx.x; index < size; index += blockDim.x) {
-                locations[start + index] = sums[index] / at_least_one(counts[index]);
-                scales[start + index] = counts[index];
-            }
-            __syncthreads();
-        }
-    }
-    double mean = state->sum / at_least_one(state->count);
+    auto weigh = [&](int index, double* sum, double* count) {
+        *count = points.weight(index);
+        *sum = *count * points.value(index);
+    };
+    auto locate = [&](int index, double sum, double count) {
+        locations[index] = sum / at_least_one(count);
+        scales[index] = count;
+    };
+    if (causal || whole) sums_of_points.run({&state->sum, &state->count}, true, weigh, locate);
+    double mean = state->sum / at_least_one(state->count), before = state->mean;
     if (!isfinite(mean)) mean = 0.0;
-    if (threadIdx.x == 0) {
-        before = state->mean;
-        squares = 0.0;
-    }
+    if (threadIdx.x == 0) squares = 0.0;
     __syncthreads();
     // Second moments about the running mean and, for the bounds, about the mean of all.
-    for (int start = 0; start < length && (causal || whole); start += CHUNK) {
-        int size = length - start < CHUNK ? length - start : CHUNK;
-        for (int index = threadIdx.x; index < size; index += blockDim.x) {
-            double value = points.value(start + index), weight = points.weight(start + index);
-            double previous = index == 0 ? before : locations[start + index - 1];
-            sums[index] = (value - previous) * (value - locations[start + index]) * weight;
-            double apart = (value - mean) * weight;
-            counts[index] = apart * apart;
-        }
-        __syncthreads();
-        if (!exact) {
-            running_sums_together({sums, counts}, size, {&state->second_moment, &squares});
-        } else {
-            if (threadIdx.x == 0) state->second_moment = running_sums(sums, size, state->second_moment);
-            if (threadIdx.x == 32 && whole) squares = running_sums(counts, size, squares);
-        }
-        if (threadIdx.x == 64 || blockDim.x <= 64) before = locations[start + size - 1];
-        __syncthreads();
-        for (int index = threadIdx.x; index < size; index += blockDim.x) {
-            double above = at_least_one(scales[start + index]) - 1.0;
-            scales[start + index] = sums[index] / at_least_one(above);
-        }
-        __syncthreads();
-    }
+    auto part = [&](int index, double* moment, double* square) {
+        double value = points.value(index), weight = points.weight(index);
+        double previous = index == 0 ? before : locations[index - 1], apart = (value - mean) * weight;
+        *moment = (value - previous) * (value - locations[index]) * weight;
+        *square = apart * apart;
+    };
+    auto spread = [&](int index, double moment, double) {
+        double above = at_least_one(scales[index]) - 1.0;
+        scales[index] = moment / at_least_one(above);
+    };
+    if (causal || whole) sums_of_points.run({&state->second_moment, &squares}, whole, part, spread);
     if (threadIdx.x == 0) {
         if (whole) {
             double variance = squares / at_least_one(state->count);
@@ -172,7 +231,7 @@ __device__ __forceinline__ void continue_statistics(int kind, int exact, const P
                 state->greatest_scale = scale * whole->greatest_factor;
             }
         }
-        if (causal) state->mean = before;
+        if (causal) state->mean = locations[length - 1];
     }
     __syncthreads();
     wait_for_previous();
