@@ -55,6 +55,7 @@ pub(super) const HEADERS: &[Source] = sources![
     "attention_kernels.cuh",
     "attention_projected.cuh",
     "rotary.cuh",
+    "running_sums.cuh",
     "sampling_border.cuh",
     "sampling_chains.cuh",
     "student_t.cuh",
