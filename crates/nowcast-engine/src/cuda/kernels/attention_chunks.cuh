@@ -106,8 +106,7 @@ struct ChunkAttention {
             }
 #pragma unroll
             for (int step = 0; step < GROUPS * 4; step++) {
-                top = fmaxf(top, fmaxf(fmaxf(fabsf(four[step].x), fabsf(four[step].y)),
-                                       fmaxf(fabsf(four[step].z), fabsf(four[step].w))));
+                top = fmaxf(top, largest_magnitude(four[step]));
             }
             top = largest_of_quarters(top);
             float factor = factor_for(top);

@@ -114,7 +114,7 @@ struct PathAttention {
     // A thread's four components of its row of queries as left operands.
     __device__ __forceinline__ void cut_query(const float4& four) const {
         int row = threadIdx.x / LANES, among = threadIdx.x % LANES;
-        float top = fmaxf(fmaxf(fabsf(four.x), fabsf(four.y)), fmaxf(fabsf(four.z), fabsf(four.w)));
+        float top = largest_magnitude(four);
         top = largest_of_row(top);
         if (among == 0) query_scales[row] = scale_for(top);
         Cut cut = cut_four<FORMAT>(four.x, four.y, four.z, four.w, factor_for(top));

@@ -133,7 +133,7 @@ struct RowAttention {
 #pragma unroll
             for (int step = 0; step < CHUNK_STEPS; step++) {
                 const float4& four = queries[which][step];
-                top = fmaxf(top, fmaxf(fmaxf(fabsf(four.x), fabsf(four.y)), fmaxf(fabsf(four.z), fabsf(four.w))));
+                top = fmaxf(top, largest_magnitude(four));
             }
             top = largest_of_quarters(top);
             scales[which] = scale_for(top);

@@ -184,6 +184,10 @@ __device__ __forceinline__ Cut cut_values(const float4& four, float factor, floa
     return cut;
 }
 
+__device__ __forceinline__ float largest_magnitude(const float4& four) {
+    return fmaxf(fmaxf(fabsf(four.x), fabsf(four.y)), fmaxf(fabsf(four.z), fabsf(four.w)));
+}
+
 // Cuts `ROWS` rows of a band into fragments, by eight groups of threads; thread `4 r + q` of every group takes row r. The
 // rows' scales can be asked for after the next barrier. GROUPED writes the order of warpgroups (linear_warpgroup.cuh).
 template <int FORMAT, bool GROUPED, int ROWS>
@@ -213,7 +217,7 @@ struct BandCutter {
     }
 
     __device__ __forceinline__ void widen(const float4& four) {
-        largest = fmaxf(largest, fmaxf(fmaxf(fabsf(four.x), fabsf(four.y)), fmaxf(fabsf(four.z), fabsf(four.w))));
+        largest = fmaxf(largest, largest_magnitude(four));
     }
 
     // The largest value of the row, among all groups.

@@ -53,7 +53,7 @@ struct RowCutter {
     }
 
     __device__ __forceinline__ void widen(const float4& four) {
-        if (Pieces<FORMAT>::IS_SCALED) largest = fmaxf(largest, fmaxf(fmaxf(fabsf(four.x), fabsf(four.y)), fmaxf(fabsf(four.z), fabsf(four.w))));
+        if (Pieces<FORMAT>::IS_SCALED) largest = fmaxf(largest, largest_magnitude(four));
     }
 
     // From the largest value of the row.
