@@ -307,9 +307,10 @@ fn thousands_of_rows() {
             &[(7, 7), (130, 121), (1500, 1490)],
         );
     }
-    // Blocks that do several tiles.
+    // Blocks that do several tiles; rows with scales, so that a third tile's follow the first one's.
     let gated = Product { activation: Activation::SwiGlu, ..Product::new(Dtype::Bf16, 96, 1130, 1) };
     compare(&gated, &[(3, 3), (1500, 1499)]);
+    compare(&Product { norm_epsilon: Some(1e-5), ..Product::new(Dtype::Tf32, 64, 2260, 1) }, &[(3, 3), (2800, 2799)]);
 }
 
 #[test]

@@ -27,6 +27,7 @@ pub(super) const HEADERS: &[Source] = sources![
     "pipeline.cuh",
     "linear_chains.cuh",
     "linear_finish.cuh",
+    "linear_scales.cuh",
     "linear_ring.cuh",
     "linear_wide.cuh",
     "linear_links.cuh",

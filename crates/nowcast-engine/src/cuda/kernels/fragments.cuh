@@ -96,6 +96,24 @@ __device__ __forceinline__ u32 nearest_pair(float first, float second) {
     return word;
 }
 
+// Words under a condition: by a predicate, since branches would keep results from being made side by side.
+template <typename Word>
+__device__ __forceinline__ void store_if(bool is_wanted, Word* to, Word word) {
+    static_assert(sizeof(Word) == 4, "a word");
+    asm volatile("{ .reg .pred wanted; setp.ne.b32 wanted, %0, 0; @wanted st.global.b32 [%1], %2; }" ::"r"((int)is_wanted), "l"(to),
+                 "r"(reinterpret_cast<const u32&>(word))
+                 : "memory");
+}
+// Zero where it is not wanted.
+__device__ __forceinline__ float load_if(bool is_wanted, const float* from) {
+    float value;
+    asm volatile("{ .reg .pred wanted; setp.ne.b32 wanted, %1, 0; mov.b32 %0, 0; @wanted ld.global.f32 %0, [%2]; }"
+                 : "=f"(value)
+                 : "r"((int)is_wanted), "l"(from)
+                 : "memory");
+    return value;
+}
+
 // The values of two f16s in one word.
 __device__ __forceinline__ float2 values_of_f16(u32 word) {
     float2 values;

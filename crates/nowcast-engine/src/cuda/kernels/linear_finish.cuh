@@ -33,26 +33,33 @@ struct Finisher {
         }
     }
 
-    // Bias and scales; the column's scale first: a row's may be too large for the bare sum.
+    // Bias and scales; the column's scale first: a row's may be too large for the bare sum. Columns of bf16 have none.
+    static __device__ __forceinline__ float finished(float sum, float column_scale, float row_scale, float bias) {
+        return (Pieces<FORMAT>::IS_SCALED ? sum * column_scale : sum) * row_scale + bias;
+    }
     __device__ __forceinline__ float low(float sum, float row_scale) const {
-        return sum * columns.scale_low * row_scale + columns.bias_low;
+        return finished(sum, columns.scale_low, row_scale, columns.bias_low);
     }
     __device__ __forceinline__ float high(float sum, float row_scale) const {
-        return sum * columns.scale_high * row_scale + columns.bias_high;
+        return finished(sum, columns.scale_high, row_scale, columns.bias_high);
     }
-    // The results of the lane's column in two rows of a band: of the low column and the high one, or of the gate alone.
-    template <bool GATED>
-    __device__ __forceinline__ void finish_band(const float (&sums)[4], int n, float* results) const {
-        float2 scales = *reinterpret_cast<const float2*>(row_scales + n * BAND + threadIdx.x % 4 * 2);
-        results[0] = low(sums[0], scales.x), results[1] = low(sums[1], scales.y);
-        float highs[2] = {high(sums[2], scales.x), high(sums[3], scales.y)};
+    // The results of the lane's columns in two rows of some bands from `first` on: of the low column and the high one, or of
+    // the gate alone. Bands beyond the tile have none.
+    template <bool GATED, int COUNT>
+    __device__ __forceinline__ void finish_bands(const float (&sums)[N][4], int first, float (&results)[COUNT][4]) const {
+        float lows[COUNT * 2], highs[COUNT * 2];
 #pragma unroll
-        for (int which = 0; which < 2; which++) {
-            if (GATED) {
-                results[which] = sigmoid_unit<FORMAT>(results[which]) * highs[which];
-            } else {
-                results[which + 2] = highs[which];
-            }
+        for (int index = 0; index < COUNT * 2; index++) {
+            int n = first + index / 2, row = index % 2;
+            lows[index] = highs[index] = 1.0f;
+            if (n >= N) continue;
+            float scale = row_scales[n * BAND + threadIdx.x % 4 * 2 + row];
+            lows[index] = low(sums[n][row], scale), highs[index] = high(sums[n][row + 2], scale);
+        }
+#pragma unroll
+        for (int index = 0; index < COUNT * 2; index++) {
+            results[index / 2][index % 2] = GATED ? sigmoid_unit<FORMAT>(lows[index]) * highs[index] : lows[index];
+            results[index / 2][index % 2 + 2] = highs[index];
         }
     }
 
@@ -81,8 +88,8 @@ struct Finisher {
 
     template <bool GATED, bool HAS_RESIDUAL>
     __device__ __forceinline__ void write_with(const float (&sums)[N][4]) const {
-        // Bands of rows whose residuals are loaded together.
-        const int TOGETHER = EARLY ? N : N % 11 == 0 ? 11 : 4, RESULTS = GATED ? 2 : 4;
+        // Bands of rows that are finished together.
+        const int TOGETHER = EARLY ? N : 6, RESULTS = GATED ? 2 : 4;
         int column = (GATED ? band / 2 : band) * BAND + threadIdx.x % 32 / 4 - call.first_column;
         int own_row = threadIdx.x % 4 * 2, left = rows - own_row;
         // Rows that are left for each column.
@@ -93,49 +100,57 @@ struct Finisher {
         auto is_wanted = [&](int n, int index) {
             return n * BAND + index % 2 < (index < 2 ? left_low : left_high);
         };
-        auto offset = [&](int n, int index) { return place + n * step + index % 2 * call.columns + index / 2 * BAND; };
+        // From the lane's first row of the band to a result.
+        auto offset = [&](int index) { return (i64)(index % 2) * call.columns + index / 2 * BAND; };
+        const float* from = HAS_RESIDUAL ? call.residual + place : nullptr;
+        float* to = call.output + place;
 #pragma unroll
         for (int start = 0; start < N; start += TOGETHER) {
             float residuals[TOGETHER][RESULTS];
 #pragma unroll
-            for (int index = 0; index < TOGETHER * RESULTS; index++) {
-                int n = start + index / RESULTS, which = index % RESULTS;
-                float& residual = residuals[index / RESULTS][which];
-                residual = 0.0f;
-                if constexpr (HAS_RESIDUAL && EARLY && !GATED) {
-                    residual = early[n][which];
-                } else if (HAS_RESIDUAL && is_wanted(n, which)) {
-                    residual = call.residual[offset(n, which)];
-                }
-            }
-#pragma unroll
-            for (int next = 0; next < TOGETHER; next++) {
-                float results[RESULTS];
-                finish_band<GATED>(sums[start + next], start + next, results);
+            for (int n = start; HAS_RESIDUAL && n < start + TOGETHER && n < N; n++, from += step) {
 #pragma unroll
                 for (int which = 0; which < RESULTS; which++) {
-                    if (HAS_RESIDUAL) results[which] += residuals[next][which];
-                    if (is_wanted(start + next, which)) call.output[offset(start + next, which)] = results[which];
+                    float& residual = residuals[n - start][which];
+                    if constexpr (EARLY && !GATED) {
+                        residual = early[n][which];
+                    } else {
+                        residual = load_if(is_wanted(n, which), from + offset(which));
+                    }
+                }
+            }
+            float results[TOGETHER][4];
+            finish_bands<GATED>(sums, start, results);
+#pragma unroll
+            for (int n = start; n < start + TOGETHER && n < N; n++, to += step) {
+#pragma unroll
+                for (int which = 0; which < RESULTS; which++) {
+                    float result = results[n - start][which];
+                    if (HAS_RESIDUAL) result += residuals[n - start][which];
+                    store_if(is_wanted(n, which), to + offset(which), result);
                 }
             }
         }
     }
 
     // Gated results cut as the product behind wants them, whose inputs are whole links: two columns of a row are a word.
-    // Lanes of neighbouring columns exchange one of their two rows.
+    // Lanes of neighbouring columns exchange their two rows, and each keeps one.
     __device__ __forceinline__ void write_operands(const float (&sums)[N][4]) const {
         int column = threadIdx.x % 32 / 4, is_odd = column % 2, row = threadIdx.x % 4 * 2 + is_odd;
         int own_band = band / 2, links = call.columns / LINK, left = band < call.end_band ? rows - row : 0;
         u32* to = reinterpret_cast<u32*>(call.output) + ((i64)(first_row / BAND) * links + own_band / 4) * 128;
         // As `BandCutter` places them: step, odd pairs of four, row, four.
         to += own_band % 4 / 2 * 64 + column / 2 % 2 * 32 + row * 4 + own_band % 2 * 2 + column / 4;
+        i64 step = (i64)links * 128;
+        // Halves of the own word and of the other.
+        u32 halves = is_odd ? 0x3276 : 0x5410;
 #pragma unroll
-        for (int n = 0; n < N; n++) {
-            float results[2];
-            finish_band<true>(sums[n], n, results);
-            float other = __shfl_xor_sync(0xffffffffu, is_odd ? results[0] : results[1], 4);
-            u32 word = nearest_pair<FORMAT>(is_odd ? other : results[0], is_odd ? results[1] : other);
-            if (n * BAND < left) to[(i64)n * links * 128] = word;
+        for (int n = 0; n < N; n++, to += step) {
+            float results[1][4];
+            finish_bands<true>(sums, n, results);
+            u32 rows_of_column = nearest_pair<FORMAT>(results[0][0], results[0][1]);
+            u32 other = __shfl_xor_sync(0xffffffffu, rows_of_column, 4);
+            store_if(n * BAND < left, to, __byte_perm(rows_of_column, other, halves));
         }
     }
 };

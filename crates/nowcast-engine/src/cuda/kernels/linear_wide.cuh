@@ -9,6 +9,7 @@
 #include "linear_chains.cuh"
 #include "linear_finish.cuh"
 #include "linear_ring.cuh"
+#include "linear_scales.cuh"
 
 template <int N>
 struct WideStages {
@@ -44,9 +45,8 @@ __device__ __forceinline__ void multiply_wide(const RingProduct& ring_call) {
     const int WARPS = RING_WORKERS / 32;
     SHARED_MEMORY(memory);
     uint4* ring = reinterpret_cast<uint4*>(memory);
-    // A copy for each warp.
     float* row_scales = memory + STAGES * BANDS * STAGE_BAND * 4;
-    u64* full = reinterpret_cast<u64*>(row_scales + WARPS * ROWS);
+    u64* full = reinterpret_cast<u64*>(row_scales + 2 * ROWS);
     u64* empty = full + STAGES;
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; stage++) {
@@ -55,14 +55,17 @@ __device__ __forceinline__ void multiply_wide(const RingProduct& ring_call) {
         }
         publish_barriers();
     }
+    ScaleRing<ROWS, WARPS> scales(call, row_scales, empty + STAGES);
+    scales.prepare();
     __syncthreads();
     int rows = count(call.rows, call.live);
     int across = (call.end_band - call.first_band + WEIGHT_BANDS - 1) / WEIGHT_BANDS;
     int tiles = across * ((rows + ROWS - 1) / ROWS), turns = (call.links + STAGE_LINKS - 1) / STAGE_LINKS;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int warp = threadIdx.x / 32;
+    auto rows_of = [&](int first_row) { return rows - first_row < ROWS ? rows - first_row : ROWS; };
     auto first_band_of = [&](int tile) { return call.first_band + tile % across * WEIGHT_BANDS; };
     if (warp >= WARPS) {
-        give_registers_up<24>();
+        give_registers_up<40>();
         if (threadIdx.x == RING_WORKERS) expect_map(ring_call.values);
         if (threadIdx.x > RING_WORKERS) return wait_for_previous();
         auto send_weights = [&](int stage, int turn, int tile) {
@@ -75,30 +78,30 @@ __device__ __forceinline__ void multiply_wide(const RingProduct& ring_call) {
         wait_for_previous();
         int sent = 0;
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            int first_row = tile / across * ROWS;
             for (int turn = 0; turn < turns; turn++, sent++) {
                 int stage = sent % STAGES, round = sent / STAGES;
                 if (round > 0) wait_for_phase(empty + stage, (round - 1) & 1);
                 if (sent >= ahead) send_weights(stage, turn, tile);
                 uint4* to = ring + (stage * BANDS + WEIGHT_BANDS) * STAGE_BAND;
-                send_box(to, ring_call.values, turn * STAGE_BAND * 4, tile / across * N, full + stage);
+                send_box(to, ring_call.values, turn * STAGE_BAND * 4, first_row / BAND, full + stage);
+                if (turn == 0) scales.send(first_row, rows_of(first_row));
             }
         }
         return;
     }
-    take_registers<240>();
+    take_registers<232>();
     wait_for_previous();
     auto nobody = [] {};
     ChainWorker<FORMAT, N, WEIGHT_BANDS, STAGES, decltype(nobody)> worker(ring, full, nobody);
-    float* scales = row_scales + warp * ROWS;
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        int first_row = tile / across * ROWS, tile_rows = rows - first_row < ROWS ? rows - first_row : ROWS;
-        for (int row = lane; row < tile_rows; row += 32) scales[row] = scale_at(call, first_row + row);
-        Finisher<FORMAT, N> finisher(call, scales, first_row, tile_rows, first_band_of(tile) + warp * 2);
+        int first_row = tile / across * ROWS;
+        Finisher<FORMAT, N> finisher(call, scales.current(), first_row, rows_of(first_row), first_band_of(tile) + warp * 2);
         float sums[N][4];
         multiply_wide_tile<N>(worker, call.links, sums);
-        __syncwarp();
+        scales.wait();
         finisher.finish(sums);
-        __syncwarp();
+        scales.leave();
     }
 }
 #endif

@@ -5,8 +5,6 @@ use crate::cuda::kernel::Kernel;
 use crate::cuda::weights::{BAND, Format};
 
 const RING_THREADS: usize = 384;
-/// Warps of them that multiply.
-const RING_WARPS: usize = 8;
 /// Rows of a tile up to which parts of several chains find registers; `HAS_LONG_PARTS` in linear_wide.cuh.
 const MOST_ROWS_OF_LONG_PARTS: usize = 128;
 /// Those that multiply; `SPLIT_WORKERS` in linear_inbox.cuh.
@@ -227,8 +225,8 @@ impl Tile {
                 ring + sent + SPLIT_RING_WARPS * scales / sharers + barriers + size_of::<u64>()
             }
             (true, None, _) if format == Format::Split => ring + results + scales + barriers,
-            // Results go from registers to memory; every warp has its own copy of the scales.
-            (true, None, _) => ring + RING_WARPS * scales + barriers,
+            // Results go from registers to memory; the scales of two tiles have barriers of their own.
+            (true, None, _) => ring + 2 * scales + barriers + 4 * size_of::<u64>(),
             // One part's sums wait behind the ring; those of several meet in its place.
             (false, _, 1) => ring + results,
             (false, _, depth) => ring.max(depth * results),

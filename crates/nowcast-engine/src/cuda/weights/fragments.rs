@@ -119,7 +119,7 @@ impl Fragments {
                     for (offset, (band, scales)) in bands.enumerate() {
                         for (place, scale) in scales.iter_mut().enumerate() {
                             let Some(source) = row_of(index * share + offset, place) else { continue };
-                            *scale = row.read(read, source).to_bits();
+                            *scale = row.read(read, source, format).to_bits();
                             row.write(band, place, format);
                         }
                     }
@@ -155,10 +155,14 @@ impl Row {
         Self { inputs, values: vec![0.0; length], near: vec![0.0; length], rest: half.clone(), half, brain }
     }
 
-    /// Reads a row and scales it by a power of two; returns what results are to be multiplied by.
-    fn read(&mut self, read: &ReadRow<'_>, row: usize) -> f32 {
+    /// Reads a row and scales it by a power of two; returns what results are to be multiplied by. Rows of bf16, which has
+    /// the exponents of f32, stay as they are.
+    fn read(&mut self, read: &ReadRow<'_>, row: usize, format: Format) -> f32 {
         let values = &mut self.values[..self.inputs];
         read(row, values);
+        if format == Format::Brain {
+            return 1.0;
+        }
         let largest = values.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
         let exponent = ((largest.to_bits() >> 23) as i32 - 127).clamp(-100, 127);
         let power = |exponent: i32| f32::from_bits(((exponent + 127) as u32) << 23);

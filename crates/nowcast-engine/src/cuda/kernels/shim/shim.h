@@ -228,6 +228,22 @@ inline unsigned bits_of_bf16(float value) {
     return value != value ? 0x7fc0u : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
 }
 
+template <typename Word>
+inline void store_if(bool is_wanted, Word* to, Word word) {
+    if (is_wanted) *to = word;
+}
+inline float load_if(bool is_wanted, const float* from) {
+    return is_wanted ? *from : 0.0f;
+}
+
+// Four of the bytes of two words, named by the lower digits of a number.
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned which) {
+    unsigned long long all = (unsigned long long)high << 32 | low;
+    unsigned word = 0;
+    for (unsigned byte = 0; byte < 4; byte++) word |= (unsigned)(all >> (which >> 4 * byte & 7) * 8 & 0xff) << 8 * byte;
+    return word;
+}
+
 // `format` 2 is bf16, as `Format` in fragments.cuh.
 template <int FORMAT>
 inline unsigned nearest_pair(float first, float second) {
