@@ -16,7 +16,8 @@
 // Multiplies 64 of `WEIGHT_BANDS` bands of weights by `N` bands of rows. `refill()` is told whenever a stage was given back.
 template <int FORMAT, int N, int WEIGHT_BANDS, int STAGES, typename Refill>
 struct ChainWorker {
-    static const int BANDS = WEIGHT_BANDS + N;
+    // Stages that a chain covers at most.
+    static const int BANDS = WEIGHT_BANDS + N, LONGEST = Pieces<FORMAT>::CHAIN / STAGE_LINKS;
     static_assert(Pieces<FORMAT>::TOGETHER == STAGE_LINKS, "parts are whole stages");
 
     const uint4* ring;
@@ -69,7 +70,6 @@ struct ChainWorker {
     }
     // The sums of a part of some stages, which may be none.
     __device__ __forceinline__ void multiply_part(int length, float (&sums)[N][4]) {
-        const int LONGEST = Pieces<FORMAT>::CHAIN / STAGE_LINKS;
         clear(sums);
 #pragma unroll 1
         for (; length > 0; length -= LONGEST) {

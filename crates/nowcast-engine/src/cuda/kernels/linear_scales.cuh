@@ -32,7 +32,8 @@ struct ScaleRing {
         parity ^= slot;
         slot ^= 1;
     }
-    // By one thread, for `count` rows from this one on; four at a time, the last of which may be nobody's.
+    // By one thread, for `count` rows from this one on; four at a time, of which the last may be nobody's: what
+    // lies in the arena is padded.
     __device__ __forceinline__ void send(int first_row, int count) {
         if (call.row_scale) {
             u32 bytes = (count + 3) / 4 * 16;

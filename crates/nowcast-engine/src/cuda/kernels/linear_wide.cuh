@@ -18,16 +18,15 @@ struct WideStages {
 
 #if HAS_PIPELINES
 // The sums of a tile.
-template <int FORMAT, int N, typename Worker>
+template <int N, typename Worker>
 __device__ __forceinline__ void multiply_wide_tile(Worker& worker, int links, float (&sums)[N][4]) {
-    const int LONGEST = Pieces<FORMAT>::CHAIN / STAGE_LINKS;
     // A third set of sums finds registers for up to 128 rows; tiles of more are for parts of one chain.
     const bool HAS_LONG_PARTS = N <= 16;
     Worker::clear(sums);
 #pragma unroll 1
     for (int part = 0; part < PARTS; part++) {
         int length = stages_of_part(part, links);
-        if (HAS_LONG_PARTS && length > LONGEST) {
+        if (HAS_LONG_PARTS && length > Worker::LONGEST) {
             float part_sums[N][4];
             worker.multiply_part(length, part_sums);
             Worker::add(sums, part_sums);
@@ -99,7 +98,7 @@ __device__ __forceinline__ void multiply_wide(const RingProduct& ring_call) {
         int first_row = tile / across * ROWS;
         Finisher<FORMAT, N> finisher(call, scales.current(), first_row, rows_of(first_row), first_band_of(tile) + warp * 2);
         float sums[N][4];
-        multiply_wide_tile<FORMAT, N>(worker, call.links, sums);
+        multiply_wide_tile<N>(worker, call.links, sums);
         scales.wait();
         finisher.finish(sums);
         scales.leave();

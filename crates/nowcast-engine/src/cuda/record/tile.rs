@@ -225,7 +225,7 @@ impl Tile {
                 ring + sent + SPLIT_RING_WARPS * scales / sharers + barriers + size_of::<u64>()
             }
             (true, None, _) if format == Format::Split => ring + results + scales + barriers,
-            // Results go from registers to memory; the scales of two tiles have barriers of their own.
+            // Results go from registers to memory; the scales of two tiles have barriers of their own: `ScaleRing`.
             (true, None, _) => ring + 2 * scales + barriers + 4 * size_of::<u64>(),
             // One part's sums wait behind the ring; those of several meet in its place.
             (false, _, 1) => ring + results,

@@ -156,7 +156,7 @@ impl Row {
     }
 
     /// Reads a row and scales it by a power of two; returns what results are to be multiplied by. Rows of bf16, which has
-    /// the exponents of f32, stay as they are.
+    /// the exponents of f32, stay as they are: `IS_SCALED` in fragments.cuh, by which kernels leave their scales out.
     fn read(&mut self, read: &ReadRow<'_>, row: usize, format: Format) -> f32 {
         let values = &mut self.values[..self.inputs];
         read(row, values);
