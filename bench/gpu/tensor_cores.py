@@ -170,6 +170,7 @@ def main():
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())
     source = folder / "tensor_cores.cu"
     instructions = [instruction(n, shared) for n in (112, 128, 176, 256) for shared in (False, True)]
+    source.parent.mkdir(parents=True, exist_ok=True)
     source.write_text(HEAD + "".join(instructions) + BODY)
     program = folder / "tensor_cores"
     subprocess.run(["nvcc", "-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", source, "-o", program], check=True)

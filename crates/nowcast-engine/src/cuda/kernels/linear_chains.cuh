@@ -21,59 +21,95 @@ struct ChainWorker {
     static_assert(Pieces<FORMAT>::TOGETHER == STAGE_LINKS, "parts are whole stages");
 
     const uint4* ring;
+    Place place;
     u64 *full, *empty;
     Refill refill;
-    // The stage that comes next, and the parity of its phase.
-    int stage, parity;
-    uint4 left[STAGE_LINKS][1][2];
+    RingPlace<STAGES> next;
+    // Stages that are left to be multiplied.
+    int stages;
+    uint4 left[STAGE_LINKS][1][2], loaded[2];
+    // As `copy_operand` wants it.
+    u32 byte_order;
     float chain[N][4];
 
-    __device__ __forceinline__ ChainWorker(const uint4* stages, u64* barriers, Refill filler)
-        : ring(stages), full(barriers), empty(barriers + STAGES), refill(filler), stage(0), parity(0) {}
+    __device__ __forceinline__ ChainWorker(const uint4* memory, u64* barriers, Refill filler)
+        : ring(memory), place(memory), full(barriers), empty(barriers + STAGES), refill(filler), byte_order(0x3210 | (blockDim.y - 1)) {}
 
-    // Starts the product of a link of the stage that is there, once that of the stage before is done.
-    __device__ __forceinline__ void start(int link, bool continues) {
-        const uint4* here = ring + stage * BANDS * STAGE_BAND + link * 32;
-        const uint4* weights = here + threadIdx.x / 32 * 2 * STAGE_BAND + threadIdx.x % 32;
-        left[link][0][0] = weights[0];
-        left[link][0][1] = weights[STAGE_BAND];
-        start_in_groups<FORMAT, N, STAGE_BAND>(chain, left[link], here + WEIGHT_BANDS * STAGE_BAND, continues);
+    // The weights of a link of the stage that is there.
+    __device__ __forceinline__ void load(int link) {
+        const uint4* weights = ring + next.stage * BANDS * STAGE_BAND + link * 32 + threadIdx.x / 32 * 2 * STAGE_BAND + threadIdx.x % 32;
+        loaded[0] = weights[0];
+        loaded[1] = weights[STAGE_BAND];
     }
-    __device__ __forceinline__ void pass() {
-        stage = stage + 1 < STAGES ? stage + 1 : 0;
-        parity ^= stage == 0;
+    // Puts them where a product reads them, once that of the stage before is done.
+    __device__ __forceinline__ void take(int link) {
+        left[link][0][0] = copy_operand(loaded[0], byte_order);
+        left[link][0][1] = copy_operand(loaded[1], byte_order);
     }
-    // Gives the stage before back.
-    __device__ __forceinline__ void leave() {
-        if (threadIdx.x % 32 == 0) arrive(empty + (stage > 0 ? stage - 1 : STAGES - 1));
+    __device__ __forceinline__ void start(int link, bool continues, float (&sums)[N][4]) {
+        Place rows = place + next.stage * BANDS * STAGE_BAND + link * 32 + WEIGHT_BANDS * STAGE_BAND;
+        start_in_groups<FORMAT, N, STAGE_BAND>(sums, left[link], rows, continues);
     }
-    // The sums of a chain of some stages, at least one, in `chain`.
-    __device__ __forceinline__ void multiply_chain(int length) {
-        wait_for_phase(full + stage, parity);
-        start(0, false);
-        start(1, true);
+    // Gives a stage back.
+    __device__ __forceinline__ void leave(int which) {
+        if (threadIdx.x % 32 == 0) arrive(empty + which);
+    }
+    // Waits for the first link of a stage.
+    __device__ __forceinline__ void open() {
+        wait_for_phase(full + next.stage, next.parity);
+        load(0);
+    }
+    // Before the first chain of some stages, at least one.
+    __device__ __forceinline__ void begin(int count) {
+        stages = count;
+        open();
+    }
+    // The sums of a chain of some stages, at least one.
+    __device__ __forceinline__ void multiply_chain(int length, float (&sums)[N][4]) {
+        stages -= length;
+        take(0);
+        start(0, false, sums);
+        load(1);
+        take(1);
+        start(1, true, sums);
+        int before = next.stage;
 #pragma unroll 1
         for (; length > 1; length--) {
-            pass();
-            wait_for_phase(full + stage, parity);
+            next.pass();
+            wait_for_phase(full + next.stage, next.parity);
+            load(0);
             wait_for_groups<1>();
-            start(0, true);
+            take(0);
+            start(0, true, sums);
+            load(1);
             wait_for_groups<1>();
-            leave();
-            start(1, true);
+            leave(before);
+            take(1);
+            start(1, true, sums);
             refill();
+            before = next.stage;
         }
-        pass();
-        wait_for_groups<0>(chain);
-        leave();
+        next.pass();
+        // The next chain begins as soon as this one is added.
+        if (stages > 0) open();
+        wait_for_groups<0>(sums);
+        leave(before);
         refill();
     }
-    // The sums of a part of some stages, which may be none.
+    // The sums of a part of some stages, at least one. The first chain is made in their place where the compiler has
+    // registers to follow that.
     __device__ __forceinline__ void multiply_part(int length, float (&sums)[N][4]) {
-        clear(sums);
+        const bool IN_PLACE = N <= 12;
+        auto chain_length = [&] { return length < LONGEST ? length : LONGEST; };
+        if (IN_PLACE) {
+            multiply_chain(chain_length(), sums);
+            length -= LONGEST;
+        } else {
+            clear(sums);
+        }
 #pragma unroll 1
         for (; length > 0; length -= LONGEST) {
-            multiply_chain(length < LONGEST ? length : LONGEST);
+            multiply_chain(chain_length(), chain);
             add(sums, chain);
         }
     }

@@ -24,8 +24,12 @@ struct Finisher {
     }
 
     __device__ __forceinline__ void finish(const float (&sums)[N][4]) const {
-        if (call.gated && call.cuts_results) {
-            write_operands(sums);
+        // Others need a row's largest value first. Small tiles do it for gated products alone: their registers are few.
+        const bool CAN_CUT = !Pieces<FORMAT>::IS_SCALED;
+        if (CAN_CUT && call.gated && call.cuts_results) {
+            write_operands<true>(sums);
+        } else if (CAN_CUT && !EARLY && call.cuts_results) {
+            write_operands<false>(sums);
         } else if (call.gated) {
             write<true>(sums);
         } else {
@@ -133,11 +137,15 @@ struct Finisher {
         }
     }
 
-    // Gated results cut as the product behind wants them, whose inputs are whole links: two columns of a row are a word.
-    // Lanes of neighbouring columns exchange their two rows, and each keeps one.
+    // Results cut as the product behind wants its inputs, which are whole links: two columns of a row are a word. Lanes of
+    // neighbouring columns exchange their two rows, and each keeps one.
+    template <bool GATED>
     __device__ __forceinline__ void write_operands(const float (&sums)[N][4]) const {
+        // Bands of results: the high columns are another where they are not the gate's.
+        const int RESULTS = GATED ? 1 : 2;
         int column = threadIdx.x % 32 / 4, is_odd = column % 2, row = threadIdx.x % 4 * 2 + is_odd;
-        int own_band = band / 2, links = call.columns / LINK, left = band < call.end_band ? rows - row : 0;
+        int own_band = GATED ? band / 2 : band, links = call.columns / LINK, left = band < call.end_band ? rows - row : 0;
+        int left_high = band + 1 < call.end_band ? left : 0;
         u32* to = reinterpret_cast<u32*>(call.output) + ((i64)(first_row / BAND) * links + own_band / 4) * 128;
         // As `BandCutter` places them: step, odd pairs of four, row, four.
         to += own_band % 4 / 2 * 64 + column / 2 % 2 * 32 + row * 4 + own_band % 2 * 2 + column / 4;
@@ -147,10 +155,13 @@ struct Finisher {
 #pragma unroll
         for (int n = 0; n < N; n++, to += step) {
             float results[1][4];
-            finish_bands<true>(sums, n, results);
-            u32 rows_of_column = nearest_pair<FORMAT>(results[0][0], results[0][1]);
-            u32 other = __shfl_xor_sync(0xffffffffu, rows_of_column, 4);
-            store_if(n * BAND < left, to, __byte_perm(rows_of_column, other, halves));
+            finish_bands<GATED>(sums, n, results);
+#pragma unroll
+            for (int which = 0; which < RESULTS; which++) {
+                u32 rows_of_column = nearest_pair<FORMAT>(results[0][2 * which], results[0][2 * which + 1]);
+                u32 other = __shfl_xor_sync(0xffffffffu, rows_of_column, 4);
+                store_if(n * BAND < (which == 0 ? left : left_high), to + 2 * which, __byte_perm(rows_of_column, other, halves));
+            }
         }
     }
 };

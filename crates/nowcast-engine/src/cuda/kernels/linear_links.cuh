@@ -16,6 +16,7 @@ struct LinkWorker {
     static const int N = SPLIT_ROW_BANDS, BANDS = SPLIT_WEIGHT_BANDS + N, STAGES = SPLIT_STAGES;
     static const int PIECES = Pieces<SPLIT>::COUNT, LINK_SIZE = PIECES * 32;
     const uint4* ring;
+    Place place;
     u64 *full, *empty;
     uint4 left[2][PIECES][2];
     float chains[CHAINS][N][4];
@@ -23,7 +24,7 @@ struct LinkWorker {
     int turn;
 
     __device__ __forceinline__ LinkWorker(const uint4* stages, u64* barriers)
-        : ring(stages), full(barriers), empty(barriers + STAGES), turn(0) {}
+        : ring(stages), place(stages), full(barriers), empty(barriers + STAGES), turn(0) {}
 
     // The weights of a link, once they are there.
     template <int PARITY>
@@ -38,7 +39,7 @@ struct LinkWorker {
     }
     template <int PARITY>
     __device__ __forceinline__ void start(int link) {
-        const uint4* rows = ring + (link % STAGES * BANDS + SPLIT_WEIGHT_BANDS) * LINK_SIZE;
+        Place rows = place + (link % STAGES * BANDS + SPLIT_WEIGHT_BANDS) * LINK_SIZE;
         start_in_groups<SPLIT, N>(chains[PARITY % CHAINS], left[PARITY], rows);
     }
     // Adds a link that was started, and starts the next, if any.

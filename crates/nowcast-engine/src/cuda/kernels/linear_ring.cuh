@@ -159,26 +159,30 @@ __device__ __forceinline__ void multiply_ring(const RingProduct& ring_call) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     if (warp >= RING_WORKERS / 32) {
         give_registers_up<40>();
-        if (threadIdx.x > RING_WORKERS) return wait_for_previous();
+        if (warp > RING_WORKERS / 32) return wait_for_previous();
+        bool sends = sends_for_warp();
         auto send_weights = [&](int stage, int link, int first_band) {
             expect_bytes(full + stage, BANDS * LINK_SIZE * 16);
             send_box(ring + stage * BANDS * LINK_SIZE, ring_call.weights, link * LINK_SIZE * 4, first_band, full + stage);
         };
         // Weights need not wait for the kernel before.
         int ahead = (int)blockIdx.x < tiles ? call.links < STAGES ? call.links : STAGES : 0;
-        for (int link = 0; link < ahead; link++) {
-            send_weights(link, link, call.first_band + (int)blockIdx.x % across * WEIGHT_BANDS);
+        if (sends) {
+            int first_band = call.first_band + (int)blockIdx.x % across * WEIGHT_BANDS;
+            for (int link = 0; link < ahead; link++) send_weights(link, link, first_band);
         }
+        __syncwarp();
         wait_for_previous();
-        int turn = 0;
+        RingPlace<STAGES> next;
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
             int first_row_band = tile / across * N, first_band = call.first_band + tile % across * WEIGHT_BANDS;
-            for (int link = 0; link < call.links; link++, turn++) {
-                int stage = turn % STAGES, round = turn / STAGES;
-                if (round > 0) wait_for_phase(empty + stage, (round - 1) & 1);
-                if (turn >= ahead) send_weights(stage, link, first_band);
-                uint4* to = ring + (stage * BANDS + WEIGHT_BANDS) * LINK_SIZE;
-                send_box(to, ring_call.values, link * LINK_SIZE * 4, first_row_band, full + stage);
+#pragma unroll 1
+            for (int link = 0; link < call.links; link++, next.pass(), ahead--) {
+                wait_for_phase(empty + next.stage, next.parity ^ 1);
+                if (!sends) continue;
+                if (ahead <= 0) send_weights(next.stage, link, first_band);
+                uint4* to = ring + (next.stage * BANDS + WEIGHT_BANDS) * LINK_SIZE;
+                send_box(to, ring_call.values, link * LINK_SIZE * 4, first_row_band, full + next.stage);
             }
         }
         return;

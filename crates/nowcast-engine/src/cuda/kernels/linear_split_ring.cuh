@@ -22,14 +22,23 @@ template <int FORMAT, int BLOCKS, typename Refill>
 struct SplitWorker {
     ChainWorker<FORMAT, SPLIT_ROW_BANDS, SPLIT_WEIGHT_BANDS, SPLIT_STAGES, Refill> worker;
     __device__ __forceinline__ SplitWorker(const uint4* ring, u64* full, Refill refill) : worker(ring, full, refill) {}
+    __device__ __forceinline__ void begin(int stages) {
+        worker.begin(stages);
+    }
     __device__ __forceinline__ void multiply_part(int part, int links, float (&sums)[SPLIT_ROW_BANDS][4]) {
-        worker.multiply_part(stages_of_part(part, links), sums);
+        int length = stages_of_part(part, links);
+        if (length > 0) {
+            worker.multiply_part(length, sums);
+        } else {
+            worker.clear(sums);
+        }
     }
 };
 template <int BLOCKS, typename Refill>
 struct SplitWorker<SPLIT, BLOCKS, Refill> {
     LinkWorker<BLOCKS == PARTS ? 2 : 1> worker;
     __device__ __forceinline__ SplitWorker(const uint4* ring, u64* full, Refill) : worker(ring, full) {}
+    __device__ __forceinline__ void begin(int) {}
     __device__ __forceinline__ void multiply_part(int part, int links, float (&sums)[SPLIT_ROW_BANDS][4]) {
         worker.multiply_part(part_start<SPLIT>(part + 1, links) - part_start<SPLIT>(part, links), sums);
     }
@@ -74,28 +83,28 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
     if (first_row_band * BAND >= all_rows) return wait_for_previous();
     arrive_in_cluster();
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    auto send_weights = [&](int turn) {
-        u64* barrier = full + turn % STAGES;
-        expect_bytes(barrier, BANDS * BAND_SIZE * 16);
-        uint4* to = ring + turn % STAGES * BANDS * BAND_SIZE;
-        send_box(to, ring_call.weights, start * LINK_WORDS + turn * BAND_SIZE * 4, first_band, barrier);
+    auto send_weights = [&](int stage, int turn) {
+        expect_bytes(full + stage, BANDS * BAND_SIZE * 16);
+        uint4* to = ring + stage * BANDS * BAND_SIZE;
+        send_box(to, ring_call.weights, start * LINK_WORDS + turn * BAND_SIZE * 4, first_band, full + stage);
     };
-    auto send_values = [&](int turn) {
-        uint4* to = ring + (turn % STAGES * BANDS + SPLIT_WEIGHT_BANDS) * BAND_SIZE;
-        send_box(to, ring_call.values, start * LINK_WORDS + turn * BAND_SIZE * 4, first_row_band, full + turn % STAGES);
+    auto send_values = [&](int stage, int turn) {
+        uint4* to = ring + (stage * BANDS + SPLIT_WEIGHT_BANDS) * BAND_SIZE;
+        send_box(to, ring_call.values, start * LINK_WORDS + turn * BAND_SIZE * 4, first_row_band, full + stage);
     };
-    int sent = 0;
+    const bool HAS_SENDER = FORMAT == SPLIT;
+    bool is_sender = warp == (HAS_SENDER ? WARPS : 0), sends = is_sender && sends_for_warp();
+    RingPlace<STAGES> next;
+    int sent = ahead;
     auto refill = [&] {
-        if (sent < turns && warp == 0) {
-            wait_for_phase(empty + sent % STAGES, (sent / STAGES - 1) & 1);
-            if (lane == 0) send_weights(sent), send_values(sent);
+        if (!HAS_SENDER && is_sender && sent < turns) {
+            wait_for_phase(empty + next.stage, next.parity);
+            if (sends) send_weights(next.stage, sent), send_values(next.stage, sent);
         }
-        sent++;
+        sent++, next.pass();
     };
     // Weights need not wait for the kernel before.
-    const bool HAS_SENDER = FORMAT == SPLIT;
-    bool sends = threadIdx.x == (HAS_SENDER ? SPLIT_WORKERS : 0);
-    for (int turn = 0; turn < ahead && sends; turn++) send_weights(turn);
+    for (int turn = 0; turn < ahead && sends; turn++) send_weights(turn, turn);
     __syncwarp();
     // Everybody's inbox is prepared.
     wait_in_cluster();
@@ -103,9 +112,10 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
         if (warp >= WARPS) {
             give_registers_up<24>();
             wait_for_previous();
-            for (int turn = 0; turn < turns && sends; turn++) {
-                if (turn >= STAGES) wait_for_phase(empty + turn % STAGES, (turn / STAGES - 1) & 1), send_weights(turn);
-                send_values(turn);
+#pragma unroll 1
+            for (int turn = 0; turn < turns && sends; turn++, next.pass()) {
+                if (turn >= ahead) wait_for_phase(empty + next.stage, next.parity ^ 1), send_weights(next.stage, turn);
+                send_values(next.stage, turn);
             }
             return;
         }
@@ -114,9 +124,8 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
     float* scales = row_scales + warp * ROWS;
     Finisher<FORMAT, Inbox::BANDS, true> finisher(call, scales, first_row, rows, first_band + warp * 2);
     wait_for_previous();
-    for (; sent < ahead; sent++) {
-        if (!HAS_SENDER && threadIdx.x == 0) send_values(sent);
-    }
+    for (int turn = 0; turn < ahead && sends && !HAS_SENDER; turn++) send_values(turn, turn);
+    __syncwarp();
     // On their way while the products are made.
     finisher.expect_residuals();
     float own_scales[EACH];
@@ -127,6 +136,7 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
     }
     SplitWorker<FORMAT, BLOCKS, decltype(refill)> worker(ring, full, refill);
     float before[N][4], last[N][4];
+    if (turns > 0) worker.begin(turns);
     if (OWN_PARTS > 1) worker.multiply_part(rank * OWN_PARTS, call.links, before);
     worker.multiply_part(rank * OWN_PARTS + OWN_PARTS - 1, call.links, last);
     float sums[Inbox::BANDS][4];

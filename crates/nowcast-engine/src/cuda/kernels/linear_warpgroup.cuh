@@ -69,17 +69,48 @@ WARPGROUP(128, true, "bf16", "%64, %65, %66, %67", "%68", "%69");
 WARPGROUP(176, false, "f16", "%88, %89, %90, %91", "%92", "%93");
 WARPGROUP(176, true, "bf16", "%88, %89, %90, %91", "%92", "%93");
 
-// Where a right operand lies: its address, the bytes from one eight inputs to the next, and from one band to the next.
-__device__ __forceinline__ u64 describe(const void* start, u32 band_bytes) {
-    u64 address = (u64)__cvta_generic_to_shared(start);
-    return (address >> 4 & 0x3fff) | (u64)(128 >> 4) << 16 | (u64)(band_bytes >> 4) << 32;
-}
 #endif
+
+// A place in shared memory in pieces of sixteen bytes, as instructions want it told: without the bits above, which say
+// whose memory it is in a cluster.
+struct Place {
+#if HAS_WARPGROUPS
+    u32 piece;
+    __device__ __forceinline__ Place(const uint4* start) : piece((u32)__cvta_generic_to_shared(start) >> 4 & 0x3fff) {}
+    // A right operand that starts here: the pieces from one eight inputs to the next, and from one band to the next.
+    __device__ __forceinline__ u64 describe(u32 band_size) const {
+        return (piece | 8 << 16) | (u64)band_size << 32;
+    }
+#else
+    const uint4* piece;
+    __device__ __forceinline__ Place(const uint4* start) : piece(start) {}
+#endif
+    __device__ __forceinline__ Place operator+(int pieces) const {
+        Place place = *this;
+        place.piece += pieces;
+        return place;
+    }
+};
+
+// The same words, by an order of their bytes that the compiler cannot know, 0x3210. Where it knew that these are copies, it
+// would load words straight into registers that a product still reads, and let every product wait for the one before.
+__device__ __forceinline__ uint4 copy_operand(const uint4& words, u32 byte_order) {
+#if HAS_WARPGROUPS
+    uint4 copies;
+    asm volatile("prmt.b32 %0, %4, 0, %8; prmt.b32 %1, %5, 0, %8; prmt.b32 %2, %6, 0, %8; prmt.b32 %3, %7, 0, %8;"
+                 : "=r"(copies.x), "=r"(copies.y), "=r"(copies.z), "=r"(copies.w)
+                 : "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w), "r"(byte_order)
+                 : "memory");
+    return copies;
+#else
+    return words;
+#endif
+}
 
 // Multiplies a link of two bands of weights for each warp by `N` bands of rows, `BAND_SIZE` pieces of sixteen bytes apart;
 // a chain goes on if it `continues`, else it begins. Until `wait_for_groups` the sums are not to be touched.
 template <int FORMAT, int N, int BAND_SIZE = Pieces<FORMAT>::COUNT * 32>
-__device__ __forceinline__ void start_in_groups(float (*sums)[4], const uint4 (*left)[2], const uint4* right,
+__device__ __forceinline__ void start_in_groups(float (*sums)[4], const uint4 (*left)[2], Place right,
                                                 bool continues = false) {
     const int PIECES = Pieces<FORMAT>::COUNT, ROUNDS = Pieces<FORMAT>::ROUNDS;
 #if HAS_WARPGROUPS
@@ -94,12 +125,12 @@ __device__ __forceinline__ void start_in_groups(float (*sums)[4], const uint4 (*
             u32 a0 = second ? low.z : low.x, a1 = second ? high.z : high.x;
             u32 a2 = second ? low.w : low.y, a3 = second ? high.w : high.y;
             // Sixteen bytes each: 16 blocks of a step, 32 of what f16s leave.
-            const uint4* from = right + (FORMAT == SPLIT ? piece * 16 + (round == 1 ? 32 : 0) : round * 16);
+            Place from = right + (FORMAT == SPLIT ? piece * 16 + (round == 1 ? 32 : 0) : round * 16);
 #if HAS_WARPGROUPS
-            u64 place = describe(from, BAND_SIZE * 16);
+            u64 place = from.describe(BAND_SIZE);
             Warpgroup<N * BAND, FORMAT == BRAIN>::multiply(sums, a0, a1, a2, a3, place, continues || piece > 0 || round > 0);
 #else
-            const u32* words = reinterpret_cast<const u32*>(from) + threadIdx.x % 32;
+            const u32* words = reinterpret_cast<const u32*>(from.piece) + threadIdx.x % 32;
 #pragma unroll
             for (int n = 0; n < N; n++) {
                 if (!continues && piece == 0 && round == 0) sums[n][0] = sums[n][1] = sums[n][2] = sums[n][3] = 0.0f;

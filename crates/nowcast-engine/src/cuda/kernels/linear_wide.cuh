@@ -17,21 +17,27 @@ struct WideStages {
 };
 
 #if HAS_PIPELINES
-// The sums of a tile.
+// The sums of a tile, part by part; what comes first is made in the place of the sum.
 template <int N, typename Worker>
 __device__ __forceinline__ void multiply_wide_tile(Worker& worker, int links, float (&sums)[N][4]) {
     // A third set of sums finds registers for up to 128 rows; tiles of more are for parts of one chain.
     const bool HAS_LONG_PARTS = N <= 16;
-    Worker::clear(sums);
+    int part = 0;
+    worker.begin((links + STAGE_LINKS - 1) / STAGE_LINKS);
+    while (stages_of_part(part, links) == 0) part++;
+    if (HAS_LONG_PARTS && stages_of_part(PARTS - 1, links) > Worker::LONGEST) {
+        Worker::clear(sums);
 #pragma unroll 1
-    for (int part = 0; part < PARTS; part++) {
-        int length = stages_of_part(part, links);
-        if (HAS_LONG_PARTS && length > Worker::LONGEST) {
+        for (; part < PARTS; part++) {
             float part_sums[N][4];
-            worker.multiply_part(length, part_sums);
+            worker.multiply_part(stages_of_part(part, links), part_sums);
             Worker::add(sums, part_sums);
-        } else if (length > 0) {
-            worker.multiply_chain(length);
+        }
+    } else {
+        worker.multiply_chain(stages_of_part(part, links), sums);
+#pragma unroll 1
+        for (part++; part < PARTS; part++) {
+            worker.multiply_chain(stages_of_part(part, links), worker.chain);
             Worker::add(sums, worker.chain);
         }
     }
@@ -66,26 +72,31 @@ __device__ __forceinline__ void multiply_wide(const RingProduct& ring_call) {
     auto first_band_of = [&](int tile) { return call.first_band + tile % across * WEIGHT_BANDS; };
     if (warp >= WARPS) {
         give_registers_up<40>();
-        if (threadIdx.x == RING_WORKERS) expect_map(ring_call.values);
-        if (threadIdx.x > RING_WORKERS) return wait_for_previous();
-        auto send_weights = [&](int stage, int turn, int tile) {
+        if (warp > WARPS) return wait_for_previous();
+        bool sends = sends_for_warp();
+        if (sends) expect_map(ring_call.values);
+        auto send_weights = [&](int stage, int turn, int first_band) {
             expect_bytes(full + stage, BANDS * STAGE_BAND * 16);
-            send_box(ring + stage * BANDS * STAGE_BAND, ring_call.weights, turn * STAGE_BAND * 4, first_band_of(tile), full + stage);
+            send_box(ring + stage * BANDS * STAGE_BAND, ring_call.weights, turn * STAGE_BAND * 4, first_band, full + stage);
         };
         // Weights need not wait for the kernel before.
         int ahead = (int)blockIdx.x < tiles ? turns < STAGES ? turns : STAGES : 0;
-        for (int turn = 0; turn < ahead; turn++) send_weights(turn, turn, blockIdx.x);
+        if (sends) {
+            for (int turn = 0; turn < ahead; turn++) send_weights(turn, turn, first_band_of(blockIdx.x));
+        }
+        __syncwarp();
         wait_for_previous();
-        int sent = 0;
+        RingPlace<STAGES> next;
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-            int first_row = tile / across * ROWS;
-            for (int turn = 0; turn < turns; turn++, sent++) {
-                int stage = sent % STAGES, round = sent / STAGES;
-                if (round > 0) wait_for_phase(empty + stage, (round - 1) & 1);
-                if (sent >= ahead) send_weights(stage, turn, tile);
-                uint4* to = ring + (stage * BANDS + WEIGHT_BANDS) * STAGE_BAND;
-                send_box(to, ring_call.values, turn * STAGE_BAND * 4, first_row / BAND, full + stage);
-                if (turn == 0) scales.send(first_row, rows_of(first_row));
+            int first_row_band = tile / across * N, first_band = first_band_of(tile);
+#pragma unroll 1
+            for (int turn = 0; turn < turns; turn++, next.pass(), ahead--) {
+                wait_for_phase(empty + next.stage, next.parity ^ 1);
+                if (!sends) continue;
+                if (ahead <= 0) send_weights(next.stage, turn, first_band);
+                uint4* to = ring + (next.stage * BANDS + WEIGHT_BANDS) * STAGE_BAND;
+                send_box(to, ring_call.values, turn * STAGE_BAND * 4, first_row_band, full + next.stage);
+                if (turn == 0) scales.send(first_row_band * BAND, rows_of(first_row_band * BAND));
             }
         }
         return;

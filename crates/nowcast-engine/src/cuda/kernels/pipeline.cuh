@@ -12,6 +12,16 @@
 #define HAS_PIPELINES 0
 #endif
 
+// Which of `STAGES` stages comes next, and the parity of the phase that it is in: in the first round nobody has yet to leave.
+template <int STAGES>
+struct RingPlace {
+    int stage = 0, parity = 0;
+    __device__ __forceinline__ void pass() {
+        stage = stage + 1 < STAGES ? stage + 1 : 0;
+        parity ^= stage == 0;
+    }
+};
+
 // Where a matrix lies and which boxes of it are copied, as the copy engine wants it told: `CUtensorMap` of the driver.
 struct alignas(64) Map {
     u64 words[16];
@@ -66,6 +76,14 @@ __device__ __forceinline__ void send_bytes(void* to, const void* from, u32 bytes
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(to)),
                  "l"(from), "r"(bytes), "r"(shared_address(barrier))
                  : "memory");
+}
+
+// Whether this lane sends for its warp, all of which comes here. A loop of one lane would bring every address to the copy
+// engine in a loop of its own; that of a whole warp has them where they are wanted.
+__device__ __forceinline__ bool sends_for_warp() {
+    u32 chosen;
+    asm volatile("{ .reg .pred chosen; elect.sync _|chosen, 0xffffffff; selp.u32 %0, 1, 0, chosen; }" : "=r"(chosen));
+    return chosen;
 }
 
 // Waits for the first `COUNT` threads of the block.

@@ -317,6 +317,7 @@ inline void send_to_peer(float4* place, unsigned long long* barrier, int peer, c
 inline void wait_for_phase(unsigned long long* barrier, unsigned parity) {
     shim::phase(reinterpret_cast<shim::Phase*>(barrier), parity);
 }
+inline bool sends_for_warp() { return threadIdx.x % 32 == 0; }
 template <typename Map>
 inline void expect_map(const Map&) {}
 // The words of `Map` in machine.rs: address, words of a row, rows, words and rows of a box.
