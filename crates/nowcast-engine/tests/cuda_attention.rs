@@ -3,6 +3,7 @@
 //! The kernels run compiled for this processor (everywhere a C++ compiler is), and on a GPU where there is one.
 
 mod devices;
+mod softmax;
 
 use std::sync::Arc;
 
@@ -144,38 +145,8 @@ impl Case {
         Answers { context, paths }
     }
 
-    /// Softmax attention in f64, and by how much a component may miss it.
     fn truth(&self, query: &[f64], keys: &[Vec<f64>], values: &[Vec<f64>]) -> Vec<(f64, f64)> {
-        let unit = 2f64.powi(-24);
-        let products = |key: &[f64]| query.iter().zip(key).map(|(q, k)| q * k).collect::<Vec<_>>();
-        let scores: Vec<f64> = keys.iter().map(|key| products(key).iter().sum()).collect();
-        let sizes = keys.iter().map(|key| products(key).iter().map(|p| p.abs()).sum::<f64>()).fold(0.0, f64::max);
-        let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let spread = largest - scores.iter().copied().fold(f64::INFINITY, f64::min);
-        let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
-        let sum: f64 = weights.iter().sum();
-        // Two roundings of operands; f32 also drops the product of what both leave. A chain of 32 rounds towards zero in
-        // every round.
-        let (operands, rounds) = match self.dtype {
-            Dtype::F32 => (3.0 * 2f64.powi(-22), 6.0),
-            _ => (2.0 * 2f64.powi(-11), 2.0),
-        };
-        let product = operands * 1.01 + rounds * 2f64.powi(-23);
-        let links = self.head_dim.div_ceil(32) as f64;
-        // Two scores make an exponent, whose difference is rounded; its exponential is within two units.
-        let exponential = 2.0 * unit;
-        let exponent = 2.0 * (product + links * unit) * sizes + spread * unit + exponential;
-        // A chunk's exponents are added in a tree of eight levels and its values in two chains; every chunk, and eight own
-        // keys, are scaled by a power and added.
-        let chunks = (keys.len() / 64 + 2 + self.tokens.div_ceil(8)) as f64;
-        let relative = exponent + product + (8.0 + 2.0) * unit + chunks * (2.0 * exponential + 3.0 * unit);
-        let component = |column: usize| {
-            let parts = || weights.iter().zip(values).map(move |(weight, value)| weight / sum * value[column]);
-            // The rest of an exponent is a multiple of 2^-36, that of a value of 2^-36 of the chunk's largest one.
-            let smallest = 2.0 * 2f64.powi(-36) * values.iter().map(|value| value[column].abs()).sum::<f64>();
-            (parts().sum(), 2.0 * relative * parts().map(f64::abs).sum::<f64>() + smallest)
-        };
-        (0..self.head_dim).map(component).collect()
+        softmax::attention(softmax::on_tensor_cores(self.dtype), self.tokens, query, keys, values)
     }
 
     fn check(&self, name: &str, answers: &Answers) {

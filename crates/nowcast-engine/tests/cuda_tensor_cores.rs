@@ -16,6 +16,9 @@ use nowcast_engine::plan::{Element, PlanBuilder, Section};
 use nowcast_engine::token_sampling::TokenSampling;
 use nowcast_engine::weights::{Activation, LinearSource, WeightList};
 
+/// Up to so many, operands are not rounded.
+const MOST_NARROW_INPUTS: usize = 128;
+
 /// A product with everything that can be fused to it.
 #[derive(Clone)]
 struct Product {
@@ -131,6 +134,13 @@ impl Product {
             1.0 / (mean_square + f64::from(epsilon)).sqrt()
         });
         let bias = f64::from(Self::bias(weight_row));
+        // The norm, two scales and the bias.
+        let last = ((sum * scale).abs() + bias.abs()) * 6.0 * 2f64.powi(-24);
+        if self.inputs <= MOST_NARROW_INPUTS {
+            // One chain, which rounds once for every input and no operand before.
+            let rounding = if self.dtype == Dtype::F32 { 2f64.powi(-53) } else { 2f64.powi(-24) };
+            return (sum * scale + bias, sizes * scale * self.inputs as f64 * rounding * 1.01 + last);
+        }
         // Two roundings of operands; f32 also drops the product of what both leave.
         let (operands, rounds) = match self.dtype {
             Dtype::F32 => (3.0 * 2f64.powi(-22), 6.0),
@@ -146,8 +156,6 @@ impl Product {
         // A chain rounds towards zero in every round, a part once for every chain, the whole once for every part.
         let sums = rounds * chain.min(part) as f64 * 2f64.powi(-23)
             + (part.div_ceil(chain) as f64 + 1.0 + 4.0) * 2f64.powi(-24);
-        // The norm, two scales and the bias.
-        let last = ((sum * scale).abs() + bias.abs()) * 6.0 * 2f64.powi(-24);
         (sum * scale + bias, sizes * scale * (operands * 1.01 + sums) + last)
     }
 
@@ -256,6 +264,20 @@ fn few_rows() {
 }
 
 #[test]
+fn few_inputs() {
+    // 1,800 rows of so many columns are enough blocks for the kernel of many rows; the last block has one.
+    let rows = [(1, 1), (5, 5), (100, 97), (1800, 1793)];
+    for (dtype, inputs) in DTYPES.into_iter().flat_map(|dtype| [6, 64, 128].map(|inputs| (dtype, inputs))) {
+        let plain = Product::new(dtype, inputs, 264, 1);
+        let gated = Product { activation: Activation::SwiGlu, ..Product::new(dtype, inputs, 130, 1) };
+        compare(&plain, &rows);
+        compare(&Product { columns: 13..250, norm_epsilon: Some(1e-5), has_residual: true, ..plain }, &rows);
+        compare(&gated, &rows);
+        compare(&Product { columns: 9..129, norm_epsilon: Some(1e-6), has_residual: true, ..gated }, &rows);
+    }
+}
+
+#[test]
 fn gates_meet_their_values() {
     for dtype in DTYPES {
         let gated = Product { activation: Activation::SwiGlu, ..Product::new(dtype, 416, 52, 1) };
@@ -308,9 +330,9 @@ fn thousands_of_rows() {
         );
     }
     // Blocks that do several tiles; rows with scales, so that a third tile's follow the first one's.
-    let gated = Product { activation: Activation::SwiGlu, ..Product::new(Dtype::Bf16, 96, 1130, 1) };
+    let gated = Product { activation: Activation::SwiGlu, ..Product::new(Dtype::Bf16, 160, 1130, 1) };
     compare(&gated, &[(3, 3), (1500, 1499)]);
-    compare(&Product { norm_epsilon: Some(1e-5), ..Product::new(Dtype::Tf32, 64, 2260, 1) }, &[(3, 3), (2800, 2799)]);
+    compare(&Product { norm_epsilon: Some(1e-5), ..Product::new(Dtype::Tf32, 160, 2260, 1) }, &[(3, 3), (2800, 2799)]);
 }
 
 #[test]

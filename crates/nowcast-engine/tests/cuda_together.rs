@@ -30,6 +30,8 @@ struct Case {
     steps: usize,
     /// Whether rotated queries are looked at; else a kernel need not put them back.
     keeps_queries: bool,
+    /// Of a product that makes own tokens; else they are inputs.
+    before: Option<Dtype>,
     /// Of a product that takes what paths attend to, and is looked at for it.
     behind: Option<Dtype>,
 }
@@ -45,7 +47,8 @@ impl Case {
         let live = self.live();
         let (heads, head_dim, width) = (self.heads, self.head_dim, self.heads * self.head_dim);
         let mut list = WeightList::default();
-        let weight = self.behind.map(|dtype| list.linear(product(width, dtype)));
+        let weight = self.behind.map(|dtype| list.linear(product(PRODUCT_ROWS, width, dtype)));
+        let makes_own = self.before.map(|dtype| list.linear(product(3 * width, PRODUCT_INPUTS, dtype)));
         let mut plan = PlanBuilder::new(live, true);
         let context = Rows::fixed(1).times_context(0);
         let (series, paths) = (Rows::batch(), Rows::batch().times_samples());
@@ -77,13 +80,15 @@ impl Case {
             both.into_iter().for_each(|operation| plan.push(operation));
         };
         let shared = plan.input(Element::F32, series.times_context(0), 3 * width);
-        let own: Vec<Tensor> = (0..self.steps).map(|_| plan.input(Element::F32, paths, 3 * width)).collect();
+        let inputs = if self.before.is_some() { PRODUCT_INPUTS } else { 3 * width };
+        let own: Vec<Tensor> = (0..self.steps).map(|_| plan.input(Element::F32, paths, inputs)).collect();
         let of_context = rotation(&mut plan, Rows::fixed(0), context);
         pass(&mut plan, shared, of_context, CachePart::Context);
         plan.begin_decode();
         let mut written = vec![shared];
         written.extend(cache.tensors());
         for (first, &input) in own.iter().enumerate() {
+            let input = makes_own.map_or(input, |weight| plan.linear(weight, input));
             let rotation = rotation(&mut plan, context.plus(first), Rows::fixed(1));
             pass(&mut plan, input, rotation, CachePart::Suffix { first, tokens: 1 });
             let output = plan.tensor(paths, width);
@@ -113,7 +118,7 @@ impl Case {
     fn run_products(&self, device: &dyn Device, dtype: Dtype, keeps_rows: bool) -> (Vec<Vec<u64>>, u64) {
         let (live, heads, head_dim, width) = (self.live(), self.heads, self.head_dim, self.heads * self.head_dim);
         let mut list = WeightList::default();
-        let weight = list.linear(product(width, dtype));
+        let weight = list.linear(product(PRODUCT_ROWS, width, dtype));
         let mut plan = PlanBuilder::new(live, true);
         let context = Rows::fixed(1).times_context(0);
         let (series, paths) = (Rows::batch(), Rows::batch().times_samples());
@@ -146,6 +151,11 @@ impl Case {
     }
 }
 
+/// So many that a product runs on tensor cores.
+const PRODUCT_INPUTS: usize = 288;
+/// So many that warpgroups pay.
+const PRODUCT_ROWS: usize = 2112;
+
 /// Runs a plan on inputs without a pattern: what stands in some tensors then, bit by bit, and how many kernels that took.
 fn run(
     device: &dyn Device,
@@ -171,10 +181,9 @@ fn run(
     (contents, executable.activity().kernels_launched)
 }
 
-fn product(inputs: usize, dtype: Dtype) -> LinearSource<'static> {
+fn product(rows: usize, inputs: usize, dtype: Dtype) -> LinearSource<'static> {
     LinearSource {
-        // So many that warpgroups pay.
-        rows: 2112,
+        rows,
         inputs,
         bias: None,
         activation: Activation::None,
@@ -222,6 +231,7 @@ const PATHS: Case = Case {
     pairing: Pairing::HalfSplit,
     steps: 3,
     keeps_queries: true,
+    before: None,
     behind: None,
 };
 
@@ -265,6 +275,21 @@ fn wide_heads() {
     let pairing = Pairing::Interleaved;
     compare(Case { heads: 1, head_dim: 208, series: 1, context: 20, samples: 37, pairing, ..PATHS });
     compare(Case { heads: 1, head_dim: 104, series: 1, ..PATHS });
+}
+
+/// In bf16 own keys and values are packed, whoever does it.
+#[test]
+fn own_tokens_that_products_of_bf16_make() {
+    let bf16 = Case { before: Some(Dtype::Bf16), ..PATHS };
+    compare(Case { heads: 9, head_dim: 36, series: 1, samples: 70, steps: 9, ..bf16 });
+    compare(Case { head_dim: 8, context: 20, samples: 3, pairing: Pairing::Interleaved, ..bf16 });
+    compare(Case { heads: 15, head_dim: 8, series: 3, context: 20, samples: 70, ..bf16 });
+    compare(Case { series: 1, context: 201, samples: 1, ..bf16 });
+    compare(Case { heads: 1, head_dim: 132, series: 1, context: 201, samples: 2, ..bf16 });
+    compare(Case { heads: 1, head_dim: 104, series: 1, ..bf16 });
+    let rows = Case { heads: 12, head_dim: 36, series: 22, context: 50, samples: 3, keeps_queries: false, ..bf16 };
+    compare(Case { pairing: Pairing::Interleaved, steps: 4, ..rows });
+    compare(Case { head_dim: 64, behind: Some(Dtype::Bf16), ..rows });
 }
 
 /// In bf16 a product's rows are cut by the attention that makes them; other formats need a row's largest value first.

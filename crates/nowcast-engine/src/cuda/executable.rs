@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use super::device::CudaWeights;
 use super::layout::Layout;
 use super::machine::{DeviceMemory, HostMemory, KernelLaunch, Queue};
-use super::record::{Recording, record};
+use super::record::{PackedOwn, Recording, record};
 use super::staging::{Inputs, Staging};
 use crate::device::{Activity, Executable, Kept, Launch};
 use crate::error::{Error, Result};
@@ -30,6 +30,8 @@ pub(super) struct CudaExecutable {
     weights: Arc<CudaWeights>,
     /// Whether the prefill does without the number of samples, and so can wait for the decode.
     defers: bool,
+    /// Caches that the host does not find as they stand in the plan.
+    packed_own: PackedOwn,
     /// The prefill that has yet to run.
     waiting: Option<Launch>,
     /// Why a prefill failed that ran while inputs were written; the next run says so.
@@ -54,7 +56,8 @@ impl CudaExecutable {
             unsafe { machine.upload(memory.address() + layout.constants as u64, &constants)? };
         }
         let mut staging = Staging::new(machine, &plan, memory.address(), memory.address() + layout.live as u64)?;
-        let Recording { sections, places, defers } = record(&weights, &plan, layout, memory.address(), &mut staging)?;
+        let recording = record(&weights, &plan, layout, memory.address(), &mut staging)?;
+        let Recording { sections, places, defers, packed_own } = recording;
         Ok(Self {
             queue: Arc::clone(machine).queue()?,
             plan,
@@ -64,6 +67,7 @@ impl CudaExecutable {
             memory,
             weights,
             defers,
+            packed_own,
             waiting: None,
             failure: None,
             graphs: [None; 2],
@@ -280,6 +284,10 @@ impl Executable for CudaExecutable {
         // Whoever ran the decode has heard of the failure.
         if self.settle().is_err() {
             return values.fill(f64::NAN);
+        }
+        if let Some((words, half)) = self.packed_own.half_of(tensor) {
+            let words = self.staging.output(words);
+            return widen(words, values, |bytes| half.of(u32::from_ne_bytes(bytes)).into());
         }
         let bytes = self.staging.output(tensor);
         match tensor.element {

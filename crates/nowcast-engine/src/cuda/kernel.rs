@@ -51,6 +51,7 @@ pub(super) const HEADERS: &[Source] = sources![
     "context_operands.cuh",
     "newest_tokens.cuh",
     "attention_paths.cuh",
+    "own_tokens.cuh",
     "own_ring.cuh",
     "attention_rows.cuh",
     "attention_kernels.cuh",
@@ -138,7 +139,8 @@ macro_rules! kernels {
 }
 
 kernels! {
-    "linear_narrow.cu": LinearNarrow = "linear_narrow", LinearNarrowMany = "linear_narrow_many";
+    "linear_narrow.cu": LinearNarrow = "linear_narrow", LinearNarrowMany = "linear_narrow_many",
+        LinearNarrowShort = "linear_narrow_short", LinearNarrowManyShort = "linear_narrow_many_short";
     "linear_skinny.cu":
         LinearSkinny1By4 = "linear_skinny_1_4", LinearSkinny4By4 = "linear_skinny_4_4",
         LinearSkinny8By4 = "linear_skinny_8_4", LinearSkinny1By8 = "linear_skinny_1_8",
@@ -171,7 +173,7 @@ kernels! {
         HalfAttendPair256 = "attend_pair_256_half",
         HalfCutContext64 = "cut_context_64_half", HalfCutContext128 = "cut_context_128_half",
         HalfCutContext256 = "cut_context_256_half", HalfAttendPaths = "attend_paths_half",
-        HalfAttendRows = "attend_rows_half",
+        HalfAttendRows = "attend_rows_half", PackedAttendRows = "attend_rows_packed",
         HalfAttendCutFew64 = "attend_cut_few_64_half", HalfAttendCutFew128 = "attend_cut_few_128_half",
         HalfAttendCutFew256 = "attend_cut_few_256_half", HalfAttendCutPair128 = "attend_cut_pair_128_half",
         HalfAttendCutPair256 = "attend_cut_pair_256_half";

@@ -9,6 +9,14 @@
 #define THREADS 128
 #define TILE_ROWS 8
 
+// An own key among words.
+struct PackedKey {
+    const float* words;
+    __device__ __forceinline__ float operator[](int component) const {
+        return packed_key(words[component]);
+    }
+};
+
 // Grid: tiles of the rows of one series, heads, series.
 KERNEL(attention, Attention, THREADS) {
     SHARED_MEMORY(memory);
@@ -93,7 +101,9 @@ KERNEL(attention, Attention, THREADS) {
         if (token >= call.seen + (first + row) % call.tokens) continue;
         i64 path = (first_row + row) / call.tokens;
         const float* key = call.suffix_keys + (path * call.heads + head) * room + (i64)token * head_dim;
-        scores[row * call.score_stride + context + token] = product_in_chains(queries + row * head_dim, key, head_dim);
+        const float* query = queries + row * head_dim;
+        scores[row * call.score_stride + context + token] =
+            call.packs_own ? product_in_chains(query, PackedKey{key}, head_dim) : product_in_chains(query, key, head_dim);
     }
     __syncthreads();
 
@@ -120,9 +130,12 @@ KERNEL(attention, Attention, THREADS) {
 #pragma unroll 8
             for (; key < shared; key++) sum = fmaf(p[key], values[(i64)key * head_dim + component], sum);
             if (!causal) {
-                const float* own = call.suffix_values + ((first_row + row) / call.tokens * call.heads + head) * room;
+                const float* own = call.packs_own ? call.suffix_keys : call.suffix_values;
+                own += ((first_row + row) / call.tokens * call.heads + head) * room + component;
+                u32 half = call.packs_own ? PACKED_VALUE : 0xffffffffu;
                 for (; key < context + call.seen + token; key++) {
-                    sum = fmaf(p[key], own[(i64)(key - context) * head_dim + component], sum);
+                    u32 word = (u32)__float_as_int(own[(i64)(key - context) * head_dim]);
+                    sum = fmaf(p[key], __int_as_float((int)(word & half)), sum);
                 }
             }
             call.output[(first_row + row) * call.output_width + head * head_dim + component] = sum * inverse_sums[row];

@@ -1,7 +1,7 @@
 // What the kernels of attention are told.
 #pragma once
 
-#include "elementary.cuh"
+#include "own_tokens.cuh"
 
 struct Attention {
     // Rows of [heads, head_dim] from `query_column` on; where keys are appended, queries are rotated in place.
@@ -10,7 +10,7 @@ struct Attention {
     float* prefix_keys;
     // [series, heads, capacity, head_dim]
     float* prefix_values;
-    // [paths, heads, suffix_capacity, head_dim] each, or null.
+    // [paths, heads, suffix_capacity, head_dim] each, or null; all in the first where own tokens are packed.
     float* suffix_keys;
     float* suffix_values;
     // Rows of [heads, head_dim], or cut [row bands, output_width / 32, 1, 32].
@@ -53,7 +53,18 @@ struct Attention {
     // Chunks that there is room for, and rounds of them that are in shared memory together.
     int chunks;
     int stages;
+    // Whether own tokens are as own_tokens.cuh has them.
+    int packs_own;
+    // Whether queries, keys and values are cut by the product that made them, as its results are: bf16, in the order of
+    // warpgroups. Of sixteens of columns only, by `attend_rows` with packed own tokens alone.
+    int takes_operands;
 };
+
+// Whether they are, for kernels that `CAN_PACK`: beside products of f32 they never are.
+template <bool CAN_PACK>
+__device__ __forceinline__ bool packs_own(const Attention& call) {
+    return CAN_PACK && call.packs_own;
+}
 
 // The query of a head in a row.
 __device__ __forceinline__ const float* query_at(const Attention& call, i64 row, int head, int head_dim) {

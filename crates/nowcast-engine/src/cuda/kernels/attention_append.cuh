@@ -28,11 +28,15 @@ __device__ __forceinline__ void append_newest(const Attention& call, i64 first_r
 #pragma unroll
             for (int next = 0; next < TOGETHER; next++) {
                 if (start + next * WARPS >= rows) break;
+                bool is_packed = packs_own<Block::CAN_PACK>(call);
+                if (is_packed) queries[next] = nearest_bf16(queries[next]), keys[next] = nearest_bf16(keys[next]);
                 float2 query = rotary.query(queries[next]), key = rotary.key(keys[next]);
+                if (is_packed) key = packed_own(key, values[next]);
                 float* row = row_of(next) + call.query_column;
                 row[first] = query.x, row[second] = query.y;
                 i64 room = newest_room(call, first_row + start + next * WARPS, head, head_dim);
                 call.suffix_keys[room + first] = key.x, call.suffix_keys[room + second] = key.y;
+                if (is_packed) continue;
                 call.suffix_values[room + first] = values[next].x, call.suffix_values[room + second] = values[next].y;
             }
         }

@@ -4,7 +4,8 @@
 #include "elementary.cuh"
 
 // The scalar product in sixteen chains, summed in halves.
-__device__ inline float product_in_chains(const float* left, const float* right, int length) {
+template <typename Row>
+__device__ inline float product_in_chains(const float* left, const Row& right, int length) {
     float parts[16];
 #pragma unroll
     for (int part = 0; part < 16; part++) parts[part] = 0.0f;

@@ -19,6 +19,7 @@
 template <int FORMAT, int TILES, int SHARERS, int GROUPS, int BLOCKS, bool IS_CUT>
 struct ChunkAttention {
     static const int ROWS = TILES * TILE_ROWS, OWN_GROUPS = GROUPS;
+    static const bool CAN_PACK = FORMAT != SPLIT;
     // Of a row of results.
     static const int STRIDE = GROUPS * GROUP + SHARE;
     static const int THREADS = SHARERS * CHUNK_THREADS;

@@ -16,7 +16,7 @@ __device__ __forceinline__ void expect_own_keys(const Attention& call, i64 first
         i64 place = ((i64)(first + path) * call.heads + head) * call.suffix_capacity * head_dim;
         for (int line = threadIdx.x % LANES; line < lines; line += LANES) {
             expect(call.suffix_keys + place + line * LINE);
-            expect(call.suffix_values + place + line * LINE);
+            if (!packs_own<Block::CAN_PACK>(call)) expect(call.suffix_values + place + line * LINE);
         }
     }
 }
@@ -35,7 +35,7 @@ __device__ __forceinline__ void finish_few_rows(const Block& block, i64 first_ro
 #pragma unroll 1
     for (int first = 0; first < items; first += SLOTS) {
         int item = first + slot;
-        OwnKeys<GROUPS, OWN_CHUNK> own;
+        OwnKeys<Block::CAN_PACK, GROUPS, OWN_CHUNK> own;
         own.begin(call, query_at(call, first_row + item % rows, head, block.head_dim), (int)first_row + item % rows, head, hidden, item < items);
         own.send(item / rows * OWN_CHUNK);
         Answer<GROUPS> chunk;
@@ -67,7 +67,7 @@ __device__ __forceinline__ void finish_rows(const Block& block, i64 first_row, i
         for (int index = 0; index < TOGETHER; index++) block.take_up(row + index, &answers[index]);
 #pragma unroll 1
         for (int start = 0; start < most; start += COUNT) {
-            OwnKeys<GROUPS, COUNT, LOADED> own[TOGETHER];
+            OwnKeys<Block::CAN_PACK, GROUPS, COUNT, LOADED> own[TOGETHER];
 #pragma unroll
             for (int index = 0; index < TOGETHER; index++) {
                 bool live = row + index < rows;

@@ -3,3 +3,5 @@
 
 CHUNK_KERNELS(half, HALF)
 PATH_KERNELS(half, HALF)
+// A kernel of its own: where it could do both, registers would not last.
+ROW_KERNEL(packed, HALF, true)

@@ -98,11 +98,16 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
 
 #if HAS_PIPELINES
 #define ATTEND_PATHS(FORMAT) attend_paths<FORMAT>(call)
-#define ATTEND_ROWS(FORMAT) attend_rows<FORMAT>(call)
+#define ATTEND_ROWS(FORMAT, PACKS) attend_rows<FORMAT, PACKS>(call)
 #else
 #define ATTEND_PATHS(FORMAT)
-#define ATTEND_ROWS(FORMAT)
+#define ATTEND_ROWS(FORMAT, PACKS)
 #endif
+
+#define ROW_KERNEL(name, FORMAT, PACKS)                                                                                \
+    KERNEL_AHEAD(attend_rows_##name, RowsAttention, 32 * ROW_WARPS, ROW_BLOCKS) {                                      \
+        ATTEND_ROWS(FORMAT, PACKS);                                                                                    \
+    }
 
 #define PATH_KERNELS(name, FORMAT)                                                                             \
     KERNEL(cut_context_64_##name, CutContext, CHUNK_THREADS) {                                                         \
@@ -132,9 +137,7 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     KERNEL_AHEAD(attend_paths_##name, Attention, PATH_THREADS, 2) {                                                    \
         ATTEND_PATHS(FORMAT);                                                                                          \
     }                                                                                                                  \
-    KERNEL_AHEAD(attend_rows_##name, RowsAttention, 32 * ROW_WARPS, ROW_BLOCKS) {                                      \
-        ATTEND_ROWS(FORMAT);                                                                                           \
-    }
+    ROW_KERNEL(name, FORMAT, false)
 
 // Named by the most components of a head and by the chunks that a block goes through at once, or the whole context in one.
 #define CHUNK_KERNELS(name, FORMAT)                                                                                    \

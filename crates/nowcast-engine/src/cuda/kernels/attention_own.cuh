@@ -84,12 +84,14 @@ __device__ __forceinline__ int hidden_keys(const Attention& call, const Window& 
 
 // Some of the own keys of a row's path, from `start` on: as many as `COUNT`, or the first `LOADED` of them, if no row sees
 // more. All threads of a warp come here together, each for its own row.
-template <int GROUPS, int COUNT, int LOADED = COUNT>
+template <bool CAN_PACK, int GROUPS, int COUNT, int LOADED = COUNT>
 struct OwnKeys {
     const float *query, *all_keys, *all_values;
     // Place of the path's keys, the first that is not hidden and the end of those that the row sees.
     i64 place;
     int hidden, end, start, head_dim;
+    bool is_packed;
+    // Words of both stand among keys until they are asked for.
     float4 keys[LOADED], values[LOADED];
 
     __device__ __forceinline__ void begin(const Attention& call, const float* asked, int row, int head, int first, bool live) {
@@ -97,7 +99,13 @@ struct OwnKeys {
         int path = call.tokens == 1 ? row : row / call.tokens;
         place = ((i64)path * call.heads + head) * call.suffix_capacity * call.head_dim;
         all_keys = call.suffix_keys, all_values = call.suffix_values, head_dim = call.head_dim;
+        is_packed = packs_own<CAN_PACK>(call);
         hidden = first, end = live ? call.seen + row - path * call.tokens : 0;
+    }
+
+    // Known to the compiler where it is never so.
+    __device__ __forceinline__ bool packs() const {
+        return CAN_PACK && is_packed;
     }
 
     __device__ __forceinline__ bool sees(int index) const {
@@ -121,15 +129,32 @@ struct OwnKeys {
     __device__ __forceinline__ void send(int first) {
         start = first;
         load(all_keys, 0, keys);
-        if (GROUPS == 1) load(all_values, 0, values);
+        if (GROUPS == 1 && !packs()) load(all_values, 0, values);
     }
 
-    // What one of the keys and its value are (of one group), where they have yet to come into the cache.
+    __device__ __forceinline__ void unpack_keys() {
+        if (!packs()) return;
+#pragma unroll
+        for (int index = 0; index < LOADED; index++) {
+            if (GROUPS == 1) values[index] = packed_value(keys[index]);
+            keys[index] = packed_key(keys[index]);
+        }
+    }
+    __device__ __forceinline__ void load_values(int group) {
+        if (!packs()) return load(all_values, group, values);
+        load(all_keys, group, keys);
+#pragma unroll
+        for (int index = 0; index < LOADED; index++) values[index] = packed_value(keys[index]);
+    }
+
+    // What one of the keys and its value are (of one group), where they have yet to come into the cache: as it will have them.
     __device__ __forceinline__ void replace(int which, const float* key, const float* value) {
         int inside = component(0) < head_dim ? component(0) : 0;
 #pragma unroll
         for (int index = 0; index < LOADED; index++) {
-            if (start + index == which) keys[index] = four_at(key + inside), values[index] = four_at(value + inside);
+            if (start + index != which) continue;
+            keys[index] = four_at(key + inside);
+            if (!packs()) values[index] = four_at(value + inside);
         }
     }
 
@@ -143,6 +168,7 @@ struct OwnKeys {
             bool inside = component(group) < head_dim;
             float4 asked = four_at(query + (inside ? component(group) : 0));
             if (group > 0) load(all_keys, group, keys);
+            unpack_keys();
 #pragma unroll
             for (int index = 0; index < LOADED; index++) {
                 const float4& key = keys[index];
@@ -174,7 +200,7 @@ struct OwnKeys {
 #pragma unroll
         for (int group = 0; group < GROUPS; group++) {
             if (component(group) >= head_dim) continue;
-            if (GROUPS > 1) load(all_values, group, values);
+            if (GROUPS > 1) load_values(group);
 #pragma unroll
             for (int index = 0; index < LOADED; index++) {
                 // Nothing times what is not seen may be no number.

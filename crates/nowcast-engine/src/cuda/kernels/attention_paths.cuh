@@ -21,12 +21,14 @@ template <int FORMAT>
 struct PathAttention {
     static const int SLOTS = PATH_SLOTS, HALVES = CHUNK / LINK, SHARES = CHUNK_WARPS / HALVES;
     static const int ROWS = TILE_ROWS, THREADS = PATH_THREADS, OWN_GROUPS = 1, OWNED = 1;
+    static const bool CAN_PACK = FORMAT != SPLIT;
+    typedef NewestTokens<CAN_PACK, ROWS> Newest;
     static_assert(32 * SLOTS * HALVES == THREADS && ROWS * LANES == THREADS, "sixteen threads for each row");
     // Scales and keys of a chunk, and what comes into shared memory: values as well, unless that would leave a multiprocessor no
     // room for the block beside one of the kernel before.
     static const int KEY_WORDS = SCALE_WORDS(1) + SIDE_WORDS(FORMAT, 1);
     static const bool STAGES_VALUES = FORMAT != SPLIT;
-    static_assert(NewestTokens<ROWS>::WORDS <= SLOTS * HALVES * ROWS * GROUP, "room among results");
+    static_assert(Newest::WORDS <= SLOTS * HALVES * ROWS * GROUP, "room among results");
     static const int STAGED_WORDS = STAGES_VALUES ? CHUNK_WORDS(FORMAT, 1) : KEY_WORDS;
     // Of a half's keys: shares, columns of each, rows and columns of a lane.
     typedef ShareSums Scores[SHARES];
@@ -127,10 +129,10 @@ struct PathAttention {
     // Waits for the kernel before. Then queries cut, and the answer of own keys, of which `LOADED` at most are seen, if any:
     // those of steps before are on their way while the newest are brought.
     template <int COUNT, int LOADED>
-    __device__ __forceinline__ void open_rows(NewestTokens<ROWS>& newest, i64 first_row, int head, int rows, Answer<1>* answer) const {
+    __device__ __forceinline__ void open_rows(Newest& newest, i64 first_row, int head, int rows, Answer<1>* answer) const {
         int row = threadIdx.x / LANES;
         bool live = row < rows;
-        OwnKeys<1, COUNT, LOADED> own;
+        OwnKeys<CAN_PACK, 1, COUNT, LOADED> own;
         own.begin(call, newest.query(row), (int)first_row + (live ? row : 0), head, call.hidden - context, live);
         wait_for_previous();
         newest.send();
@@ -292,7 +294,7 @@ __device__ __forceinline__ void attend_paths(const Attention& call) {
     block.begin();
     int own = own_keys(call);
     expect_own_keys<Block>(call, first_row, head, rows);
-    NewestTokens<Block::ROWS> newest(call, block.results, first_row, head, rows);
+    typename Block::Newest newest(call, block.results, first_row, head, rows);
     Answer<1> own_answer, answer;
     if (own <= 2) {
         block.template open_rows<2, 2>(newest, first_row, head, rows, &own_answer);

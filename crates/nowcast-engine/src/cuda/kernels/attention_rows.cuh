@@ -3,8 +3,8 @@
 //
 // A lane has sixteen components of two rows, four of each sixteen, as tensor cores take values and hand sums out: queries,
 // exponents and answers stay in registers, and no warp waits for another. The chunk comes into shared memory before the
-// kernel before has ended, own keys of steps before, and then their values, through a ring of each warp. Chains and the
-// order in which chunks are merged are those of attention_chunks.cuh, and so are the digits.
+// kernel before has ended, own keys of steps before, and then their values, through a ring of each warp. Heads have 64
+// components. Chains and the order in which chunks are merged are those of attention_chunks.cuh, and so are the digits.
 #pragma once
 
 #include "attention_shares.cuh"
@@ -17,15 +17,16 @@
 #define LANE_ROWS (TILE_ROWS / BAND)
 
 #if HAS_PIPELINES
-// What a warp does for its rows.
-template <int FORMAT>
+// What a warp does for its rows. `PACKS`: whether own tokens are as own_tokens.cuh has them.
+template <int FORMAT, bool PACKS>
 struct RowAttention {
     // What a lane has of a row.
     typedef float4 Row[CHUNK_STEPS];
     typedef Answer<CHUNK_STEPS> Result;
 
+    static const int HEAD_DIM = GROUP;
     const Attention& call;
-    int head, head_dim, context, hidden, place, quarter;
+    int head, context, hidden, place, quarter;
     // The first of the warp, and how many.
     i64 first_row;
     int rows;
@@ -33,7 +34,7 @@ struct RowAttention {
     float kept[LANE_ROWS][OWN_CHUNK / 4];
 
     __device__ __forceinline__ RowAttention(const Attention& attention, const Window& window, i64 row, int count)
-        : call(attention), head(blockIdx.y), head_dim(attention.head_dim), first_row(row), rows(count) {
+        : call(attention), head(blockIdx.y), first_row(row), rows(count) {
         place = threadIdx.x % 32 / 4, quarter = threadIdx.x % 4;
         context = window.context, hidden = hidden_keys(attention, window);
     }
@@ -57,20 +58,36 @@ struct RowAttention {
     __device__ __forceinline__ void load(const float* from, Row& row) const {
 #pragma unroll
         for (int step = 0; step < CHUNK_STEPS; step++) {
-            row[step] = component(step) < head_dim ? four_at(from + component(step)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            row[step] = four_at(from + component(step));
+        }
+    }
+    // Where the lane's operands of a row begin, as `write_operands` places them: from a column that is a multiple of
+    // sixteen on, those of each sixteen 64 words behind, of which the upper pairs another 32.
+    template <typename Word>
+    __device__ __forceinline__ Word* operands_at(Word* operands, int width, i64 row, int column) const {
+        return operands + (row / BAND * (width / 16) + column / 16) * 64 + row % BAND * 4 + quarter;
+    }
+    __device__ __forceinline__ void load_operands(i64 row, int column, Row& values) const {
+        const u32* from = operands_at(reinterpret_cast<const u32*>(call.query), call.query_width, row, column);
+#pragma unroll
+        for (int step = 0; step < CHUNK_STEPS; step++) {
+            u32 low = from[step * 64], high = from[step * 64 + 32];
+            values[step] = make_float4(__int_as_float((int)(low << 16)), __int_as_float((int)(low & 0xffff0000u)),
+                                       __int_as_float((int)(high << 16)), __int_as_float((int)(high & 0xffff0000u)));
         }
     }
     __device__ __forceinline__ void store(float* to, const Row& row) const {
 #pragma unroll
         for (int step = 0; step < CHUNK_STEPS; step++) {
-            if (component(step) < head_dim) *reinterpret_cast<float4*>(to + component(step)) = row[step];
+            *reinterpret_cast<float4*>(to + component(step)) = row[step];
         }
     }
 
     // Both components of a pair are the lane's own: neighbours, or, of 64 components, half a head apart.
-    __device__ __forceinline__ float4 partners(const Row& row, int step) const {
+    template <bool INTERLEAVED>
+    __device__ __forceinline__ static float4 partners(const Row& row, int step) {
         const float4& own = row[step];
-        return call.interleaved ? make_float4(own.y, own.x, own.w, own.z) : row[step ^ CHUNK_STEPS / 2];
+        return INTERLEAVED ? make_float4(own.y, own.x, own.w, own.z) : row[step ^ CHUNK_STEPS / 2];
     }
     // As `RotaryPair` rotates.
     __device__ __forceinline__ static float4 rotated(const float4& own, const float4& partner, const float4& cosine,
@@ -80,13 +97,20 @@ struct RowAttention {
     }
     // By the cosines of queries and the sines behind them, or those of keys.
     __device__ __forceinline__ void rotate(const float* cosines, Row (&all)[LANE_ROWS]) const {
+        if (call.interleaved) {
+            rotate_pairs<true>(cosines, all);
+        } else {
+            rotate_pairs<false>(cosines, all);
+        }
+    }
+    template <bool INTERLEAVED>
+    __device__ __forceinline__ void rotate_pairs(const float* cosines, Row (&all)[LANE_ROWS]) const {
         Row turned[LANE_ROWS];
 #pragma unroll
         for (int index = 0; index < LANE_ROWS * CHUNK_STEPS; index++) {
             int which = index % LANE_ROWS, step = index / LANE_ROWS;
-            int inside = component(step) < head_dim ? component(step) : 0;
-            float4 cosine = four_at(cosines + inside), sine = four_at(cosines + head_dim + inside);
-            turned[which][step] = rotated(all[which][step], partners(all[which], step), cosine, sine);
+            float4 cosine = four_at(cosines + component(step)), sine = four_at(cosines + HEAD_DIM + component(step));
+            turned[which][step] = rotated(all[which][step], partners<INTERLEAVED>(all[which], step), cosine, sine);
         }
 #pragma unroll
         for (int index = 0; index < LANE_ROWS * CHUNK_STEPS; index++) {
@@ -95,25 +119,63 @@ struct RowAttention {
         }
     }
 
+    __device__ __forceinline__ static void round(Row& row) {
+#pragma unroll
+        for (int step = 0; step < CHUNK_STEPS; step++) row[step] = nearest_bf16(row[step]);
+    }
+    __device__ __forceinline__ void unpack_key(Row& row) const {
+        if constexpr (PACKS) {
+#pragma unroll
+            for (int step = 0; step < CHUNK_STEPS; step++) row[step] = packed_key(row[step]);
+        }
+    }
+    __device__ __forceinline__ void unpack_value(Row& row) const {
+        if constexpr (PACKS) {
+#pragma unroll
+            for (int step = 0; step < CHUNK_STEPS; step++) row[step] = packed_value(row[step]);
+        }
+    }
+
     // The queries of the lane's rows, rotated; puts the newest keys and values into the cache and keeps the keys' scores.
     __device__ __forceinline__ void open(Row (&queries)[LANE_ROWS]) {
         Row keys[LANE_ROWS], values[LANE_ROWS];
+        if (PACKS && call.takes_operands) {
 #pragma unroll
-        for (int which = 0; which < LANE_ROWS; which++) {
-            const float* from = call.query + row_of(which) * call.query_width + head * head_dim;
-            load(from + call.query_column, queries[which]);
-            load(from + call.key_column, keys[which]);
-            load(from + call.value_column, values[which]);
+            for (int which = 0; which < LANE_ROWS; which++) {
+                int column = head * HEAD_DIM;
+                load_operands(row_of(which), column + call.query_column, queries[which]);
+                load_operands(row_of(which), column + call.key_column, keys[which]);
+                load_operands(row_of(which), column + call.value_column, values[which]);
+            }
+        } else {
+#pragma unroll
+            for (int which = 0; which < LANE_ROWS; which++) {
+                const float* from = call.query + row_of(which) * call.query_width + head * HEAD_DIM;
+                load(from + call.query_column, queries[which]);
+                load(from + call.key_column, keys[which]);
+                load(from + call.value_column, values[which]);
+                if (PACKS) round(queries[which]), round(keys[which]);
+            }
         }
         rotate(call.table, queries);
-        rotate(call.table + 2 * head_dim, keys);
+        rotate(call.table + 2 * HEAD_DIM, keys);
+        if (PACKS) {
+#pragma unroll
+            for (int which = 0; which < LANE_ROWS; which++) round(keys[which]);
+        }
 #pragma unroll
         for (int which = 0; which < LANE_ROWS; which++) {
             keep(which, call.seen - 1, product(queries[which], keys[which]));
             if (!is_live(which)) continue;
-            i64 room = newest_room(call, row_of(which), head, head_dim);
+            i64 room = newest_room(call, row_of(which), head, HEAD_DIM);
+            if (PACKS) {
+#pragma unroll
+                for (int step = 0; step < CHUNK_STEPS; step++) {
+                    keys[which][step] = packed_own(keys[which][step], values[which][step]);
+                }
+            }
             store(call.suffix_keys + room, keys[which]);
-            store(call.suffix_values + room, values[which]);
+            if (!PACKS) store(call.suffix_values + room, values[which]);
         }
     }
 
@@ -154,7 +216,7 @@ struct RowAttention {
 #pragma unroll
         for (int share = 0; share < CHUNK_WARPS; share++) {
             const u32* keys = chunk + SCALE_WORDS(1) + share * SHARE_WORDS(FORMAT);
-            multiply_share<FORMAT>(left, keys, head_dim > LINK, scores[share]);
+            multiply_share<FORMAT>(left, keys, HEAD_DIM > LINK, scores[share]);
             scale_scores(four_at(reinterpret_cast<const float*>(chunk) + component(share)), scales, scores[share]);
             if (!all_seen) hide_scores(component(share), hidden, context, scores[share]);
         }
@@ -194,7 +256,6 @@ struct RowAttention {
         for (int step = 0; step < CHUNK_STEPS; step++) exponents[step] = LeftStep<FORMAT>(cuts[0][step], cuts[1][step]);
 #pragma unroll
         for (int share = 0; share < CHUNK_WARPS; share++) {
-            if (share * SHARE >= head_dim) break;
             ShareSums sums;
             multiply_share<FORMAT>(exponents, values + share * SHARE_WORDS(FORMAT), context > LINK, sums);
             float4 scale = four_at(value_scales + component(share));
@@ -209,11 +270,10 @@ struct RowAttention {
 
     // A row of shared memory. Lanes of odd rows take neighbouring steps the other way round, and so other banks.
     __device__ __forceinline__ void load_own(const float* rows_of_token, int which, Row& row) const {
-        const float* from = rows_of_token + (which * BAND + place) * head_dim;
+        const float* from = rows_of_token + (which * BAND + place) * HEAD_DIM;
 #pragma unroll
         for (int step = 0; step < CHUNK_STEPS; step++) {
-            int own = component(step ^ place % 2);
-            row[step] = own < head_dim ? four_at(from + own) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            row[step] = four_at(from + component(step ^ place % 2));
         }
     }
     __device__ __forceinline__ void turn(Row& row) const {
@@ -235,6 +295,7 @@ struct RowAttention {
             for (int which = 0; which < LANE_ROWS; which++) {
                 Row own;
                 load_own(from, which, own);
+                unpack_key(own);
                 keep(which, key, product(queries[which], own));
             }
             ring.pass();
@@ -279,7 +340,9 @@ struct RowAttention {
         // The lane wrote these itself.
 #pragma unroll
         for (int which = 0; which < LANE_ROWS; which++) {
-            load(call.suffix_values + newest_room(call, row_of(which), head, head_dim), newest[which]);
+            const float* own = PACKS ? call.suffix_keys : call.suffix_values;
+            load(own + newest_room(call, row_of(which), head, HEAD_DIM), newest[which]);
+            unpack_value(newest[which]);
         }
         weigh_own(chunks);
 #pragma unroll 1
@@ -289,6 +352,7 @@ struct RowAttention {
             for (int which = 0; which < LANE_ROWS; which++) {
                 Row own;
                 load_own(from, which, own);
+                unpack_value(own);
                 add_own(which, key, own, &chunks[which]);
             }
             ring.pass();
@@ -319,18 +383,26 @@ struct RowAttention {
         for (int which = 0; which < LANE_ROWS; which++) {
             if (!is_live(which)) continue;
             float inverse = 1.0f / answers[which].sum;
+            i64 row = row_of(which);
+            Row results;
 #pragma unroll
-            for (int step = 0; step < CHUNK_STEPS; step++) {
-                if (component(step) >= head_dim) continue;
-                float4 four = scaled(answers[which].value[step], inverse);
-                write_four(call, row_of(which), head * head_dim + component(step), four);
+            for (int step = 0; step < CHUNK_STEPS; step++) results[step] = scaled(answers[which].value[step], inverse);
+            if (call.cuts_results) {
+                u32* to = operands_at(reinterpret_cast<u32*>(call.output), call.output_width, row, head * HEAD_DIM);
+#pragma unroll
+                for (int step = 0; step < CHUNK_STEPS; step++) {
+                    to[step * 64] = nearest_pair<BRAIN>(results[step].x, results[step].y);
+                    to[step * 64 + 32] = nearest_pair<BRAIN>(results[step].z, results[step].w);
+                }
+            } else {
+                store(call.output + row * call.output_width + head * HEAD_DIM, results);
             }
         }
     }
 };
 
 // Grid: sixteens of rows of one series, one for each warp of a block, heads, series.
-template <int FORMAT>
+template <int FORMAT, bool PACKS>
 __device__ __forceinline__ void attend_rows(const RowsAttention& rows_call) {
     const Attention& call = rows_call.attention;
     int series = count(call.series, call.live), warp = threadIdx.x / 32, first = blockIdx.x * ROW_WARPS * TILE_ROWS;
@@ -340,10 +412,10 @@ __device__ __forceinline__ void attend_rows(const RowsAttention& rows_call) {
     SHARED_MEMORY(memory);
     u32* chunk = reinterpret_cast<u32*>(memory);
     float* rings = memory + CHUNK_WORDS(FORMAT, 1);
-    int stages = call.stages, ring_size = stages * TILE_ROWS * call.head_dim;
+    int stages = call.stages, ring_size = stages * TILE_ROWS * GROUP;
     u64* arrived = reinterpret_cast<u64*>(rings + ROW_WARPS * ring_size);
     OwnRing ring(rows_call, rings + warp * ring_size, arrived + 1 + warp * stages);
-    if (threadIdx.x % 32 == 0) ring.prepare();
+    ring.prepare();
     if (threadIdx.x == 0) {
         prepare_barrier(arrived, 1);
         publish_barriers();
@@ -357,11 +429,11 @@ __device__ __forceinline__ void attend_rows(const RowsAttention& rows_call) {
     first += warp * TILE_ROWS;
     if (first >= window.series_rows) return;
     i64 first_row = (i64)blockIdx.z * window.series_rows + first;
-    if (threadIdx.x % 32 == 0) ring.begin((int)first_row);
+    ring.begin((int)first_row);
     __syncwarp();
     int left = window.series_rows - first;
-    RowAttention<FORMAT> rows(call, window, first_row, left < TILE_ROWS ? left : TILE_ROWS);
-    typename RowAttention<FORMAT>::Row queries[LANE_ROWS];
+    RowAttention<FORMAT, PACKS> rows(call, window, first_row, left < TILE_ROWS ? left : TILE_ROWS);
+    typename RowAttention<FORMAT, PACKS>::Row queries[LANE_ROWS];
     rows.open(queries);
     LeftStep<FORMAT> cut[CHUNK_STEPS];
     float scales[LANE_ROWS];

@@ -1,4 +1,5 @@
-// Products of few inputs (up to 256), in f64 up to the result: off by one rounding however the inputs cancel.
+// Products of few inputs (up to 128), each sum one chain over all of them. In f64 up to the result it is off by one rounding
+// however the inputs cancel; f32 is enough beside products of tf32 and bf16, which round their operands by far more.
 #include "linear.cuh"
 
 #define ROWS 16
@@ -142,4 +143,115 @@ KERNEL(linear_narrow_many, Linear, 256) {
         int row = own_row + index * ROWS;
         if (row < live_rows) write_pair(call, first + row, panel, lane, low[index], high[index], call.has_norm ? scales[row] : 1.0);
     }
+}
+
+// Between rows that a warp reads at once, so that they lie in different banks.
+#define ROW_GAP 4
+
+// The results of a thread, whose rows are `STEP` apart.
+template <int STEP, int COUNT>
+__device__ __forceinline__ void finish_rows(const Linear& call, i64 first, int own_row, int live_rows, int panel, int lane,
+                                            const float (&low)[COUNT], const float (&high)[COUNT], const double* scales) {
+    // Residuals of all rows are on their way together.
+    Addends addends[COUNT];
+#pragma unroll
+    for (int index = 0; index < COUNT; index++) {
+        int row = own_row + index * STEP;
+        load_bias(call, panel, lane, &addends[index]);
+        if (row < live_rows) load_residual(call, first + row, panel, lane, &addends[index]);
+    }
+#pragma unroll
+    for (int index = 0; index < COUNT; index++) {
+        int row = own_row + index * STEP;
+        float scale = call.has_norm ? (float)scales[row] : 1.0f;
+        if (row < live_rows) finish_pair(call, first + row, panel, lane, addends[index], low[index], high[index], scale);
+    }
+}
+
+// The same sums in f32. Grid: blocks of some rows, panels. Threads: 16 lanes of two columns each, for every row or for every
+// few of them.
+template <int BLOCK_ROWS, int COUNT>
+__device__ __forceinline__ void multiply_short(const Linear& call) {
+    constexpr int STEP = BLOCK_ROWS / COUNT;
+    SHARED_MEMORY(memory);
+    // [rows, stride], then [rows, 16] partial sums and scales in f64, then the panel.
+    int stride = call.padded + ROW_GAP;
+    double* parts = reinterpret_cast<double*>(memory + BLOCK_ROWS * stride);
+    double* scales = parts + BLOCK_ROWS * 16;
+    u64* arrived = reinterpret_cast<u64*>(scales + BLOCK_ROWS);
+    float4* weight = reinterpret_cast<float4*>(arrived + 2);
+    i64 rows = count(call.rows, call.live);
+    i64 first = (i64)blockIdx.x * BLOCK_ROWS;
+    if (first >= rows) {
+        wait_for_previous();
+        return;
+    }
+    int panel = call.first_panel + blockIdx.y, size = call.padded / 4 * PANEL;
+    const uint4* packed = reinterpret_cast<const uint4*>(call.weight) + (i64)panel * size;
+    copy_block_ahead(reinterpret_cast<uint4*>(weight), packed, 1, size, 0, arrived);
+    wait_for_previous();
+    int live_rows = rows - first < BLOCK_ROWS ? (int)(rows - first) : BLOCK_ROWS;
+    int lane = threadIdx.x % 16, own_row = threadIdx.x / 16;
+    for (int input = 4 * lane; input < call.padded; input += 64) {
+#pragma unroll
+        for (int index = 0; index < COUNT; index++) {
+            int row = own_row + index * STEP;
+            float* to = memory + row * stride + input;
+            const float* from = call.input + (first + row) * call.inputs;
+            // Copies of all rows are on their way together; loads would wait for each other.
+            if (row < live_rows && call.inputs % 4 == 0) {
+                copy_ahead(to, from + input);
+            } else {
+                float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                if (row < live_rows) four = four_inputs(from, input, call.inputs);
+                *reinterpret_cast<float4*>(to) = four;
+            }
+        }
+    }
+    end_copies();
+    wait_for_copies<0>();
+    if (call.has_norm) {
+        __syncthreads();
+#pragma unroll 1
+        for (int index = 0; index < COUNT; index++) {
+            int row = own_row + index * STEP;
+            parts[row * 16 + lane] = part_of_squares(memory + row * stride, lane, call.inputs);
+        }
+        __syncthreads();
+        if (lane < COUNT) {
+            int row = own_row + lane * STEP;
+            scales[row] = inverse_root_mean_square(parts + row * 16, call.inputs, call.epsilon);
+        }
+        __syncthreads();
+    }
+    wait_for_block_copy(arrived);
+    __syncthreads();
+    const float* values = memory + own_row * stride;
+    float low[COUNT] = {}, high[COUNT] = {};
+#pragma unroll (COUNT > 1 ? 2 : 8)
+    for (int group = 0; group < call.padded / 4; group++) {
+        float4 a = weight[group * PANEL + lane], b = weight[group * PANEL + lane + HALF_PANEL];
+#pragma unroll
+        for (int index = 0; index < COUNT; index++) {
+            float4 x = *reinterpret_cast<const float4*>(values + index * STEP * stride + 4 * group);
+            low[index] = fmaf(x.x, a.x, low[index]);
+            high[index] = fmaf(x.x, b.x, high[index]);
+            low[index] = fmaf(x.y, a.y, low[index]);
+            high[index] = fmaf(x.y, b.y, high[index]);
+            low[index] = fmaf(x.z, a.z, low[index]);
+            high[index] = fmaf(x.z, b.z, high[index]);
+            low[index] = fmaf(x.w, a.w, low[index]);
+            high[index] = fmaf(x.w, b.w, high[index]);
+        }
+    }
+    finish_rows<STEP>(call, first, own_row, live_rows, panel, lane, low, high, scales);
+}
+
+KERNEL_AHEAD(linear_narrow_short, Linear, 256, 1) {
+    multiply_short<ROWS, 1>(call);
+}
+
+// Eight rows to a thread: with fewer it would wait for shared memory.
+KERNEL_AHEAD(linear_narrow_many_short, Linear, 128, 6) {
+    multiply_short<MANY_ROWS, 8>(call);
 }

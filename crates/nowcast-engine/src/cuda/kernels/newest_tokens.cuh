@@ -6,8 +6,8 @@
 
 // Where keys are to be appended, every path has one query, so all stand at one position, and nobody else asks for a row's own
 // key; elsewhere queries are rotated, and keys in the cache, already. A warp takes two of `ROWS` rows, a lane one pair of
-// components of each (heads have at most 64).
-template <int ROWS>
+// components of each (heads have at most 64). Packed tokens stand among the keys, here too.
+template <bool CAN_PACK, int ROWS>
 struct NewestTokens {
     // A row and a gap, which keeps rows in different banks.
     static const int STRIDE = 64 + 4, WORDS = 3 * ROWS * STRIDE;
@@ -77,12 +77,17 @@ struct NewestTokens {
 #pragma unroll
         for (int next = 0; next < TOGETHER; next++) {
             int row = row_of(next);
+            bool is_packed = packs_own<CAN_PACK>(call);
+            if (is_packed) queries[next] = nearest_bf16(queries[next]), keys[next] = nearest_bf16(keys[next]);
             float2 asked = rotary.query(queries[next]), own = rotary.key(keys[next]);
-            put(query(row), first, second, asked), put(key(row), first, second, own), put(value(row), first, second, values[next]);
+            if (is_packed) own = packed_own(own, values[next]);
+            put(query(row), first, second, asked), put(key(row), first, second, own);
+            if (!is_packed) put(value(row), first, second, values[next]);
             if (row >= rows) continue;
             put(places[next] + call.query_column, first, second, asked);
             i64 room = newest_room(call, first_row + row, head, call.head_dim);
-            put(call.suffix_keys + room, first, second, own), put(call.suffix_values + room, first, second, values[next]);
+            put(call.suffix_keys + room, first, second, own);
+            if (!is_packed) put(call.suffix_values + room, first, second, values[next]);
         }
     }
 };

@@ -1,5 +1,5 @@
 // Rotary positions: the table of a pass, queries in place, keys and values on their way into the cache.
-#include "plan.cuh"
+#include "own_tokens.cuh"
 #include "rotary.cuh"
 
 struct RotaryTable {
@@ -62,7 +62,8 @@ struct RotateQuery {
     int heads;
     int head_dim;
     int interleaved;
-    int reserved;
+    // Whether queries are rounded before, because their keys and values are packed.
+    int packs_own;
 };
 
 // One thread for each row, head and pair.
@@ -79,6 +80,7 @@ KERNEL(rotate_query, RotateQuery, 256) {
     int first, second;
     pair_of(pair, call.head_dim, call.interleaved, &first, &second);
     float a = values[first], b = values[second];
+    if (call.packs_own) a = nearest_bf16(a), b = nearest_bf16(b);
     values[first] = a * cosine[first] + b * sine[first];
     values[second] = b * cosine[second] + a * sine[second];
 }
@@ -108,7 +110,8 @@ struct AppendCache {
     int first;
     // First column of queries to rotate by the same table, or -1.
     int query_column;
-    int reserved;
+    // Whether own tokens are as own_tokens.cuh has them, all in `keys`.
+    int packs_own;
 };
 
 #define OWN_WARPS 4
@@ -128,6 +131,7 @@ struct AppendedPair {
         bool has_queries = call.query_column >= 0;
         float2 query = at(has_queries ? call.query_column : call.key_column);
         key = at(call.key_column), value = at(call.value_column);
+        if (call.packs_own) query = nearest_bf16(query), key = nearest_bf16(key);
         if (!call.table) return;
         RotaryPair rotary(call.table + (i64)token * 4 * call.head_dim, call.head_dim, first, second);
         key = rotary.key(key);
@@ -146,8 +150,10 @@ KERNEL(append_own, AppendCache, 32 * OWN_WARPS) {
     i64 room = (((i64)sequence * call.heads + head) * call.capacity + call.first + token) * call.head_dim;
     for (int index = threadIdx.x % 32; index < call.head_dim / 2; index += 32) {
         AppendedPair pair(call, row, token, head, index);
+        if (call.packs_own) pair.key = packed_own(pair.key, pair.value);
         call.keys[room + pair.first] = pair.key.x;
         call.keys[room + pair.second] = pair.key.y;
+        if (call.packs_own) continue;
         call.values[room + pair.first] = pair.value.x;
         call.values[room + pair.second] = pair.value.y;
     }

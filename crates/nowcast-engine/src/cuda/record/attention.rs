@@ -22,6 +22,7 @@ argument! {
         query_width: i32, query_column: i32, output_width: i32, heads: i32, head_dim: i32, prefix_capacity: i32,
         suffix_capacity: i32, tokens: i32, seen: i32, hidden: i32, tile_rows: i32, score_stride: i32,
         staged: i32, key_column: i32, value_column: i32, interleaved: i32, cuts_results: i32, chunks: i32, stages: i32,
+        packs_own: i32, takes_operands: i32,
     }
 }
 
@@ -74,13 +75,15 @@ pub(super) struct Queries {
     pub(super) tokens: usize,
     pub(super) seen: usize,
     hidden: usize,
+    /// Whether the product that made them has cut them, with their keys and values.
+    is_cut: bool,
 }
 
 impl Queries {
     pub(super) fn of_paths(op: &AttendPaths) -> Self {
         let (query, column, output) = (op.query, op.query_column, op.output);
         let (tokens, seen, hidden) = (op.tokens, op.seen, op.hidden);
-        Self { name: "AttendPaths", query, column, output, tokens, seen, hidden }
+        Self { name: "AttendPaths", query, column, output, tokens, seen, hidden, is_cut: false }
     }
 }
 
@@ -116,7 +119,8 @@ impl Recorder<'_> {
     /// Records the product behind as well where it takes what this writes; how many operations that were.
     pub(super) fn attend_context(&mut self, op: &AttendContext, following: &[Operation]) -> Result<usize> {
         let (query, column, output) = (op.query, op.query_column, op.output);
-        let queries = Queries { name: "AttendContext", query, column, output, tokens: 0, seen: 0, hidden: 0 };
+        let (tokens, seen, hidden, is_cut) = (0, 0, 0, false);
+        let queries = Queries { name: "AttendContext", query, column, output, tokens, seen, hidden, is_cut };
         self.attend(&op.cache, &queries, None, following)
     }
 
@@ -191,6 +195,27 @@ impl Recorder<'_> {
         self.attend(&op.cache, &Queries::of_paths(op), Some(append), following)
     }
 
+    /// The same of queries, keys and values that the product before has cut.
+    pub(super) fn attend_cut(
+        &mut self,
+        append: &AppendCache,
+        op: &AttendPaths,
+        following: &[Operation],
+    ) -> Result<usize> {
+        self.attend(&op.cache, &Queries { is_cut: true, ..Queries::of_paths(op) }, Some(append), following)
+    }
+
+    /// Whether [`Self::attend_cut`] can do it: in a kernel where nobody else reads the queries, which takes sixteens of
+    /// columns.
+    pub(super) fn attends_cut(&self, append: &AppendCache, op: &AttendPaths, following: &[Operation]) -> Result<bool> {
+        let columns =
+            [op.query.width, op.query_column, append.key_column, append.value_column, op.cache.shape.head_dim];
+        let path = self.path_attention(&op.cache, &Queries::of_paths(op), self.is_rewritten(op.query, following))?;
+        Ok(path.is_some_and(|path| path.path.is_alone)
+            && self.packed_own.has(&op.cache)
+            && columns.iter().all(|column| column.is_multiple_of(16)))
+    }
+
     /// Attends, before that appends what the kernel does along, and after it multiplies what the kernel has cut.
     fn attend(
         &mut self,
@@ -246,6 +271,8 @@ impl Recorder<'_> {
             cuts_results: 0,
             chunks: path.as_ref().map_or(Ok(0), |path| int(path.chunks))?,
             stages: path.as_ref().map_or(Ok(0), |path| int(path.path.stages))?,
+            packs_own: (queries.tokens > 0 && self.packed_own.has(cache)).into(),
+            takes_operands: queries.is_cut.into(),
         };
         let chunked = match path {
             Some(PathAttention { path, .. }) => Some((path.kernel, path.shape, path.is_alone)),
@@ -257,8 +284,10 @@ impl Recorder<'_> {
             if product.is_some() {
                 (argument.output, argument.cuts_results) = (self.next_fragments, 1);
             }
-            let argument =
-                if is_alone { self.rows_argument(cache, argument)?.into() } else { Argument::from(argument) };
+            let (kernel, argument) = match is_alone {
+                true => self.rows_launch(cache, kernel, argument)?,
+                false => (kernel, Argument::from(argument)),
+            };
             self.launch(queries.name, kernel, shape, argument)?;
             let Some((product, tile)) = product else { return Ok(1) };
             return self.multiply(&product, tile).map(|()| 2);

@@ -3,7 +3,6 @@
 use super::attention::{AttentionArgument, Queries, chunked_attention};
 use super::attention_chunks::{GROUP, TILE_ROWS, is_narrow};
 use super::context_operands::{PathKernel, chunk_bytes};
-use super::rotary::interleaved;
 use super::uses::Uses;
 use super::{Recorder, Shape};
 use crate::cuda::argument::{Argument, argument};
@@ -30,7 +29,7 @@ const LEAST_BLOCKS: usize = 2;
 /// Tokens of a warp in shared memory; with more of them memory answers later.
 const MOST_STAGES: usize = 2;
 
-/// The kernel, if it suits: each path has one query, at most its eighth, and a lane both components of what it rotates.
+/// The kernel, if it suits: each path has one query, at most its eighth, in heads of 64.
 pub(super) fn rows_kernel(
     weights: &CudaWeights,
     plan: &Plan,
@@ -39,17 +38,10 @@ pub(super) fn rows_kernel(
     queries: &Queries,
 ) -> Result<Option<PathKernel>> {
     let (machine, head_dim) = (&weights.machine, cache.shape.head_dim);
-    let has_pairs = uses.operations(queries.query).all(|operation| match operation {
-        Operation::AppendCache(op) => {
-            op.rotation.is_some_and(|rotation| head_dim == GROUP || interleaved(&rotation.rotary) != 0)
-        }
-        _ => true,
-    });
     if !machine.has_warpgroups()
         || queries.tokens != 1
         || !(1..=MOST_OWN_KEYS).contains(&queries.seen)
-        || head_dim > GROUP
-        || !has_pairs
+        || head_dim != GROUP
         || chunked_attention(weights, plan, uses, cache, queries)?.is_none()
     {
         return Ok(None);
@@ -85,14 +77,24 @@ impl Recorder<'_> {
             })
     }
 
-    /// The argument of the kernel, around that of every other.
-    pub(super) fn rows_argument(&self, cache: &LayerCache, attention: AttentionArgument) -> Result<RowsArgument> {
-        let (keys, values) = cache.suffix.expect("paths that append keys");
+    /// The kernel, that for words where own tokens are packed, and its argument, around that of every other.
+    pub(super) fn rows_launch(
+        &self,
+        cache: &LayerCache,
+        kernel: Kernel,
+        attention: AttentionArgument,
+    ) -> Result<(Kernel, Argument)> {
+        let (keys, mut values) = cache.suffix.expect("paths that append keys");
+        let is_packed = self.packed_own.has(cache);
+        if is_packed {
+            values = keys;
+        }
         let boxes = |tensor: Tensor| {
             let (address, box_words) = (self.at(tensor), cache.shape.head_dim);
             let (words, rows) = (cache.shape.heads * cache.shape.steps * box_words, self.most(tensor.rows)?);
             self.weights.machine.map(Boxes { address, words, rows, box_words, box_rows: TILE_ROWS })
         };
-        Ok(RowsArgument { keys: boxes(keys)?, values: boxes(values)?, attention: attention.into() })
+        let argument = RowsArgument { keys: boxes(keys)?, values: boxes(values)?, attention: attention.into() };
+        Ok((if is_packed { Kernel::PackedAttendRows } else { kernel }, argument.into()))
     }
 }

@@ -27,6 +27,8 @@ const MOST_SKINNY_ROWS: usize = 16;
 /// Rows of a block of the narrow kernels, for few rows and for many: `ROWS` and `MANY_ROWS` in linear_narrow.cu.
 const NARROW_ROWS: usize = 16;
 const MANY_NARROW_ROWS: usize = 64;
+/// Values between rows in the narrow kernels in f32: `ROW_GAP` in linear_narrow.cu.
+const NARROW_GAP: usize = 4;
 /// Rows and panels of a tile.
 const TILE: (usize, usize) = (64, 2);
 /// Rows of a tile of one panel whose depth is shared out.
@@ -105,18 +107,29 @@ impl Recorder<'_> {
         self.launch(NAME, Kernel::LinearTiled, Shape { grid, threads: 128, shared_bytes: 0 }, argument)
     }
 
-    /// The kernel that sums in f64. No choice here changes a digit.
+    /// The kernel that sums all inputs of a row in one chain. No choice here changes a digit.
     fn narrow(&self, linear: &Panels, most: usize, panels: usize) -> (Kernel, Shape) {
         let machine = &self.weights.machine;
-        let shape =
-            |rows: usize, shared_bytes| Shape { grid: [most.div_ceil(rows), panels, 1], threads: 256, shared_bytes };
-        let many = MANY_NARROW_ROWS * (linear.padded + 17) * 8 + linear.padded * PANEL * 8;
-        if most.div_ceil(MANY_NARROW_ROWS) * panels >= machine.multiprocessors() && many <= machine.most_shared_bytes()
-        {
-            return (Kernel::LinearNarrowMany, shape(MANY_NARROW_ROWS, many));
+        let shape = |rows: usize, threads, shared_bytes| Shape {
+            grid: [most.div_ceil(rows), panels, 1],
+            threads,
+            shared_bytes,
+        };
+        let staged = |rows: usize, gap| rows * ((linear.padded + gap) * 4 + 17 * 8) + 16 + linear.padded * PANEL * 4;
+        let fills = most.div_ceil(MANY_NARROW_ROWS) * panels >= machine.multiprocessors();
+        if linear.is_short {
+            return match fills {
+                true => {
+                    (Kernel::LinearNarrowManyShort, shape(MANY_NARROW_ROWS, 128, staged(MANY_NARROW_ROWS, NARROW_GAP)))
+                }
+                false => (Kernel::LinearNarrowShort, shape(NARROW_ROWS, 256, staged(NARROW_ROWS, NARROW_GAP))),
+            };
         }
-        let few = NARROW_ROWS * (linear.padded * 4 + 17 * 8) + 16 + linear.padded * PANEL * 4;
-        (Kernel::LinearNarrow, shape(NARROW_ROWS, few))
+        let many = MANY_NARROW_ROWS * (linear.padded + 17) * 8 + linear.padded * PANEL * 8;
+        if fills && many <= machine.most_shared_bytes() {
+            return (Kernel::LinearNarrowMany, shape(MANY_NARROW_ROWS, 256, many));
+        }
+        (Kernel::LinearNarrow, shape(NARROW_ROWS, 256, staged(NARROW_ROWS, 0)))
     }
 
     /// The kernel that streams weights past few rows, if it suits. No choice here changes a digit.

@@ -33,6 +33,49 @@ impl<'a> Recorder<'a> {
         Ok(true)
     }
 
+    /// Records the product that makes queries, keys and values of paths together with their attention, if that takes them
+    /// cut and nobody else asks for them; how many operations that were.
+    pub(super) fn project_paths(&mut self, op: &Linear, following: &[Operation]) -> Result<Option<usize>> {
+        let [
+            Operation::AppendCache(append),
+            Operation::RotateQuery(queries),
+            Operation::AttendPaths(attend),
+            rest @ ..,
+        ] = following
+        else {
+            return Ok(None);
+        };
+        let stored = &self.weights.linears[op.weight.index];
+        let DeviceLinear::Fragments(matrix) = stored else { return Ok(None) };
+        let most = self.most(op.input.rows)?;
+        let suits = matrix.format == Format::Brain
+            && !matrix.gated
+            && op.residual.is_none()
+            && op.columns == (0..op.output.width)
+            && op.output.width.is_multiple_of(LINK)
+            && op.output == append.input
+            && most > MOST_STREAMED_ROWS
+            // Checks look at what stands in the plan's memory.
+            && !self.weights.settings.checked
+            && !self.is_kept(op.output)
+            && Self::rotates_with(append, queries)
+            && self.attends_newest(append, queries, attend)?
+            && self.attends_cut(append, attend, rest)?;
+        if !suits {
+            return Ok(None);
+        }
+        let mut product = self.blocked(op, stored.weight_address(), matrix, most)?;
+        let tile = self.tile(&product, "", |recorder, product, tile| recorder.cut(product, tile))?;
+        // Tiles whose links are shared out do not cut what they have multiplied.
+        if !tile.grouped || tile.sharers.is_some() {
+            return Ok(None);
+        }
+        product.argument.cuts_results = 1;
+        self.cut(&product, tile)?;
+        self.multiply(&product, tile)?;
+        Ok(Some(3 + self.attend_cut(append, attend, rest)?))
+    }
+
     /// The product of many rows behind whatever writes them, and its tile, if it can read them at `next_fragments`, cut by
     /// their writer.
     pub(super) fn product_of_operands(

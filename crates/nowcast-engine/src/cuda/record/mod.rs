@@ -11,6 +11,7 @@ mod fragments;
 mod linear;
 mod linear_pair;
 mod mixture;
+mod own_tokens;
 mod rotary;
 mod rows;
 mod scaler;
@@ -21,6 +22,7 @@ mod transfer;
 mod uses;
 
 pub(super) use context_operands::CutContexts;
+pub(super) use own_tokens::PackedOwn;
 pub(super) use transfer::{MOST_PIECES, Piece, Sent, send_answer, transfer};
 
 use std::sync::Arc;
@@ -35,7 +37,7 @@ use super::staging::Staging;
 use super::stopwatch::Stopwatch;
 use crate::error::{Error, Result};
 use crate::extent::Rows;
-use crate::operation::{AppendCache, Operation};
+use crate::operation::{AppendCache, Linear, Operation};
 use crate::plan::{Plan, Section, Tensor};
 use crate::rotary::Rotary;
 use uses::Uses;
@@ -48,6 +50,7 @@ pub(super) struct Recording {
     pub(super) places: [Vec<usize>; 2],
     /// Whether the prefill does without the number of samples.
     pub(super) defers: bool,
+    pub(super) packed_own: PackedOwn,
 }
 
 /// Blocks that a grid can have in its second and third direction.
@@ -61,10 +64,12 @@ pub(super) fn record(
     arena: u64,
     staging: &mut Staging,
 ) -> Result<Recording> {
+    let uses = Uses::of(plan);
     let mut recorder = Recorder {
         weights,
         plan,
-        uses: Uses::of(plan),
+        packed_own: PackedOwn::of(weights, plan, &uses),
+        uses,
         staging,
         arena,
         live: arena + layout.live as u64,
@@ -93,6 +98,7 @@ pub(super) fn record(
                 Operation::Linear(op) if recorder.project_and_attend(op, following)? => 4,
                 Operation::Linear(op) if recorder.stream_operands(op, following)? => 1,
                 Operation::Linear(op) if recorder.linear_pair(op, following)? => 2,
+                Operation::Linear(op) => recorder.linear_with(op, following)?,
                 Operation::AppendCache(append) => recorder.append_with(append, following)?,
                 Operation::AttendContext(op) => recorder.attend_context(op, following)?,
                 Operation::AttendPaths(op) => recorder.attend_paths(op, following)?,
@@ -117,7 +123,8 @@ pub(super) fn record(
         // A suffix is named with its cache, but only paths write it.
         operation.each_tensor(&mut |tensor| defers &= !tensor.rows.counts_samples());
     });
-    Ok(Recording { sections: [first.0, second.0], places: [first.1, second.1], defers })
+    let packed_own = recorder.packed_own;
+    Ok(Recording { sections: [first.0, second.0], places: [first.1, second.1], defers, packed_own })
 }
 
 /// What all recording functions know.
@@ -125,6 +132,7 @@ struct Recorder<'a> {
     weights: &'a CudaWeights,
     plan: &'a Plan,
     uses: Uses<'a>,
+    packed_own: PackedOwn,
     staging: &'a mut Staging,
     arena: u64,
     live: u64,
@@ -187,6 +195,15 @@ impl Recorder<'_> {
             Operation::OverwriteExogenous(op) => self.overwrite_exogenous(op),
             Operation::Round(op) => self.round(op),
             Operation::SortSamples(op) => self.sort_samples(op),
+        }
+    }
+
+    /// Records a product together with the attention of paths that takes its results, if one does, and returns how many
+    /// operations that were.
+    fn linear_with(&mut self, op: &Linear, following: &[Operation]) -> Result<usize> {
+        match self.project_paths(op, following)? {
+            Some(count) => Ok(count),
+            None => self.linear(op).map(|()| 1),
         }
     }
 

@@ -20,7 +20,7 @@ argument! {
     /// `RotateQuery` in rotary.cu.
     RotateQueryArgument {
         tensor: u64, table: u64, live: u64, rows: KernelRows, positions: KernelRows,
-        width: i32, column: i32, heads: i32, head_dim: i32, interleaved: i32, reserved: i32,
+        width: i32, column: i32, heads: i32, head_dim: i32, interleaved: i32, packs_own: i32,
     }
 }
 
@@ -29,7 +29,7 @@ argument! {
     AppendCacheArgument {
         input: u64, table: u64, keys: u64, values: u64, live: u64, rows: KernelRows, tokens: KernelRows,
         width: i32, key_column: i32, value_column: i32, heads: i32, head_dim: i32, interleaved: i32,
-        capacity: i32, first: i32, query_column: i32, reserved: i32,
+        capacity: i32, first: i32, query_column: i32, packs_own: i32,
     }
 }
 
@@ -75,7 +75,7 @@ impl Recorder<'_> {
             heads: int(op.heads)?,
             head_dim: int(head_dim)?,
             interleaved: interleaved(&op.rotary),
-            reserved: 0,
+            packs_own: self.packed_own.has_rows(&self.uses, op.tensor).into(),
         };
         let shape = Shape::flat(self.most(op.tensor.rows)? * op.heads * head_dim / 2, 256);
         self.launch("RotateQuery", Kernel::RotateQuery, shape, argument)
@@ -125,7 +125,7 @@ impl Recorder<'_> {
             capacity: int(capacity)?,
             first: int(first)?,
             query_column: queries.map_or(Ok(-1), |queries| int(queries.column))?,
-            reserved: 0,
+            packs_own: (op.part != CachePart::Context && self.packed_own.has(&op.cache)).into(),
         };
         let (kernel, shape) = match op.part {
             CachePart::Context => {

@@ -24,7 +24,7 @@ pub(super) enum DeviceLinear {
 }
 
 impl DeviceLinear {
-    /// How a matrix will lie in memory: for tensor cores, unless its few inputs are summed in f64 or `exact` asks for the
+    /// How a matrix will lie in memory: for tensor cores, unless its inputs are few or `exact` asks for the
     /// sums of the CPU.
     pub(super) fn of(source: &LinearSource<'_>, exact: bool) -> Result<Self> {
         let format = match source.dtype {

@@ -2,6 +2,7 @@
 
 use super::{WeightBlock, bytes_of};
 use crate::cpu::linear::{MOST_NARROW_INPUTS, depth_block};
+use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::weights::{Activation, LinearSource, ReadRow};
 
@@ -20,13 +21,15 @@ pub(in crate::cuda) struct Panels {
     /// Inputs that one chain of multiply-adds covers.
     pub(in crate::cuda) depth: usize,
     pub(in crate::cuda) gated: bool,
+    /// Whether operands of other products are rounded, so that nothing is gained by sums in f64.
+    pub(in crate::cuda) is_short: bool,
     panels: usize,
     /// With the bias.
     pub(super) bytes: usize,
 }
 
 impl Panels {
-    /// Whether sums are taken in f64.
+    /// Whether a sum is one chain over all inputs: in f32 if it is short, else in f64.
     pub(in crate::cuda) fn is_narrow(&self) -> bool {
         self.inputs <= MOST_NARROW_INPUTS
     }
@@ -51,7 +54,8 @@ impl Panels {
         let padded = inputs.checked_next_multiple_of(depth).ok_or(Error::Overflow)?;
         let bytes = padded.checked_add(1).and_then(|each| each.checked_mul(PANEL * size_of::<f32>()));
         let bytes = bytes.and_then(|each| each.checked_mul(panels)).ok_or(Error::Overflow)?;
-        Ok(Self { address: 0, bytes, inputs, padded, depth, gated, panels })
+        let is_short = matches!(source.dtype, Dtype::Tf32 | Dtype::Bf16);
+        Ok(Self { address: 0, bytes, inputs, padded, depth, gated, is_short, panels })
     }
 
     /// Reads a matrix row by row, packs it on all cores and uploads it.
