@@ -216,12 +216,12 @@ __device__ __forceinline__ int own_keys(const Attention& call) {
     return call.tokens == 0 ? 0 : call.seen + call.tokens - 1;
 }
 
-// Four results cut as `BandCutter` places them, which need no power of two in bf16.
+// Four results cut, which need no power of two in bf16.
 __device__ __forceinline__ void write_operands(const Attention& call, i64 row, int column, const float4& four) {
-    u32* to = reinterpret_cast<u32*>(call.output) + (row / BAND * (call.output_width / 16) + column / 16) * 64;
-    to += row % BAND * 4 + column % 16 / 4;
+    u32* words = reinterpret_cast<u32*>(call.output);
+    u32* to = operands_at(words, call.output_width, row, column / 16, column % 16 / 4);
     to[0] = nearest_pair<BRAIN>(four.x, four.y);
-    to[32] = nearest_pair<BRAIN>(four.z, four.w);
+    to[PAIR_WORDS] = nearest_pair<BRAIN>(four.z, four.w);
 }
 
 __device__ __forceinline__ void write_four(const Attention& call, i64 row, int column, const float4& four) {

@@ -61,17 +61,16 @@ struct RowAttention {
             row[step] = four_at(from + component(step));
         }
     }
-    // Where the lane's operands of a row begin, as `write_operands` places them: from a column that is a multiple of
-    // sixteen on, those of each sixteen 64 words behind, of which the upper pairs another 32.
+    // Where the lane's operands of a row begin, from a column that is a multiple of sixteen on.
     template <typename Word>
-    __device__ __forceinline__ Word* operands_at(Word* operands, int width, i64 row, int column) const {
-        return operands + (row / BAND * (width / 16) + column / 16) * 64 + row % BAND * 4 + quarter;
+    __device__ __forceinline__ Word* own_operands(Word* operands, int width, i64 row, int column) const {
+        return operands_at(operands, width, row, column / 16, quarter);
     }
     __device__ __forceinline__ void load_operands(i64 row, int column, Row& values) const {
-        const u32* from = operands_at(reinterpret_cast<const u32*>(call.query), call.query_width, row, column);
+        const u32* from = own_operands(reinterpret_cast<const u32*>(call.query), call.query_width, row, column);
 #pragma unroll
         for (int step = 0; step < CHUNK_STEPS; step++) {
-            u32 low = from[step * 64], high = from[step * 64 + 32];
+            u32 low = from[place_of_pair(step, 0)], high = from[place_of_pair(step, 0) + PAIR_WORDS];
             values[step] = make_float4(__int_as_float((int)(low << 16)), __int_as_float((int)(low & 0xffff0000u)),
                                        __int_as_float((int)(high << 16)), __int_as_float((int)(high & 0xffff0000u)));
         }
@@ -388,11 +387,11 @@ struct RowAttention {
 #pragma unroll
             for (int step = 0; step < CHUNK_STEPS; step++) results[step] = scaled(answers[which].value[step], inverse);
             if (call.cuts_results) {
-                u32* to = operands_at(reinterpret_cast<u32*>(call.output), call.output_width, row, head * HEAD_DIM);
+                u32* to = own_operands(reinterpret_cast<u32*>(call.output), call.output_width, row, head * HEAD_DIM);
 #pragma unroll
                 for (int step = 0; step < CHUNK_STEPS; step++) {
-                    to[step * 64] = nearest_pair<BRAIN>(results[step].x, results[step].y);
-                    to[step * 64 + 32] = nearest_pair<BRAIN>(results[step].z, results[step].w);
+                    to[place_of_pair(step, 0)] = nearest_pair<BRAIN>(results[step].x, results[step].y);
+                    to[place_of_pair(step, 0) + PAIR_WORDS] = nearest_pair<BRAIN>(results[step].z, results[step].w);
                 }
             } else {
                 store(call.output + row * call.output_width + head * HEAD_DIM, results);

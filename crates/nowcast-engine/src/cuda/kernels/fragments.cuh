@@ -202,6 +202,26 @@ __device__ __forceinline__ Cut cut_values(const float4& four, float factor, floa
     return cut;
 }
 
+// Where the lane of a row and a quarter has its four values of a step in a band of one piece, in fours: those of both steps
+// of a link stand together.
+__device__ __forceinline__ int place_of_four(int step, int lane) {
+    return (step / STEPS * 32 + lane) * STEPS + step % STEPS;
+}
+
+// The same in the order of warpgroups, in words: the first pair, and the second one `PAIR_WORDS` behind. Steps may be those
+// of several bands, which stand behind each other.
+#define PAIR_WORDS 32
+template <typename Place>
+__device__ __forceinline__ Place place_of_pair(Place step, Place lane) {
+    return step * (2 * PAIR_WORDS) + lane;
+}
+
+// There, of rows of so many columns, the first pair of a row's quarter at a step. A row without a sign is parted in less.
+template <typename Word>
+__device__ __forceinline__ Word* operands_at(Word* operands, int columns, u64 row, int step, int quarter) {
+    return operands + place_of_pair<u64>(row / BAND * (columns / 16) + step, row % BAND * 4 + quarter);
+}
+
 __device__ __forceinline__ float largest_magnitude(const float4& four) {
     return fmaxf(fmaxf(fabsf(four.x), fabsf(four.y)), fmaxf(fabsf(four.z), fabsf(four.w)));
 }
@@ -255,12 +275,12 @@ struct BandCutter {
             words += step / STEPS * 256 + step % STEPS * 64 + lane;
             words[0] = cut.near.x, words[32] = cut.near.y, words[128] = cut.rest.x, words[160] = cut.rest.y;
         } else if (GROUPED) {
-            words += step * 64 + lane;
-            words[0] = cut.near.x, words[32] = cut.near.y;
+            words += place_of_pair(step, lane);
+            words[0] = cut.near.x, words[PAIR_WORDS] = cut.near.y;
         } else if (FORMAT == SPLIT) {
             band[step * 32 + lane] = make_uint4(cut.near.x, cut.near.y, cut.rest.x, cut.rest.y);
         } else {
-            reinterpret_cast<uint2*>(band)[(step / STEPS * 32 + lane) * STEPS + step % STEPS] = cut.near;
+            reinterpret_cast<uint2*>(band)[place_of_four(step, lane)] = cut.near;
         }
     }
 
@@ -381,8 +401,7 @@ struct ResultPair {
 
 // Where a result stands, in halfwords, among the operands of eight rows.
 __device__ __forceinline__ int place_of_operand(int row, int column) {
-    int quarter = row * 4 + column % 16 / 4;
-    return ((column / LINK * 32 + quarter) * STEPS + column % LINK / 16) * 4 + column % 4;
+    return place_of_four(column / 16, row * 4 + column % 16 / 4) * 4 + column % 4;
 }
 
 // Writes it as the nearest bf16.

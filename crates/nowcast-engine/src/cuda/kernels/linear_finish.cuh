@@ -144,12 +144,12 @@ struct Finisher {
         // Bands of results: the high columns are another where they are not the gate's.
         const int RESULTS = GATED ? 1 : 2;
         int column = threadIdx.x % 32 / 4, is_odd = column % 2, row = threadIdx.x % 4 * 2 + is_odd;
-        int own_band = GATED ? band / 2 : band, links = call.columns / LINK, left = band < call.end_band ? rows - row : 0;
+        int own_band = GATED ? band / 2 : band, left = band < call.end_band ? rows - row : 0;
         int left_high = band + 1 < call.end_band ? left : 0;
-        u32* to = reinterpret_cast<u32*>(call.output) + ((i64)(first_row / BAND) * links + own_band / 4) * 128;
-        // As `BandCutter` places them: step, odd pairs of four, row, four.
-        to += own_band % 4 / 2 * 64 + column / 2 % 2 * 32 + row * 4 + own_band % 2 * 2 + column / 4;
-        i64 step = (i64)links * 128;
+        int steps = call.columns / 16, lane = row * 4 + own_band % 2 * 2 + column / 4;
+        u32* to = reinterpret_cast<u32*>(call.output) + column / 2 % 2 * PAIR_WORDS;
+        to += place_of_pair<i64>((i64)(first_row / BAND) * steps + own_band / 2, lane);
+        i64 step = place_of_pair(steps, 0);
         // Halves of the own word and of the other.
         u32 halves = is_odd ? 0x3276 : 0x5410;
 #pragma unroll

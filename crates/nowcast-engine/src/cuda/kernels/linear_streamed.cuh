@@ -67,8 +67,8 @@ struct RowCutter {
             band[step * 32 + turned<FORMAT>(place * 4 + lane % 4, step)] =
                 make_uint4(cut.near.x, cut.near.y, cut.rest.x, cut.rest.y);
         } else {
-            int group = step / STEPS * 32 + turned<FORMAT>(place * 4 + lane % 4, step);
-            reinterpret_cast<uint2*>(band)[group * STEPS + step % STEPS] = cut.near;
+            int own_lane = turned<FORMAT>(place * 4 + lane % 4, step);
+            reinterpret_cast<uint2*>(band)[place_of_four(step, own_lane)] = cut.near;
         }
     }
 
