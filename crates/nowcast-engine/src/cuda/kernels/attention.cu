@@ -132,7 +132,7 @@ KERNEL(attention, Attention, THREADS) {
             if (!causal) {
                 const float* own = call.packs_own ? call.suffix_keys : call.suffix_values;
                 own += ((first_row + row) / call.tokens * call.heads + head) * room + component;
-                u32 half = call.packs_own ? PACKED_VALUE : 0xffffffffu;
+                u32 half = call.packs_own ? UPPER_HALF : 0xffffffffu;
                 for (; key < context + call.seen + token; key++) {
                     u32 word = (u32)__float_as_int(own[(i64)(key - context) * head_dim]);
                     sum = fmaf(p[key], __int_as_float((int)(word & half)), sum);

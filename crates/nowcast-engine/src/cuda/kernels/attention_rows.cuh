@@ -71,8 +71,7 @@ struct RowAttention {
 #pragma unroll
         for (int step = 0; step < CHUNK_STEPS; step++) {
             u32 low = from[place_of_pair(step, 0)], high = from[place_of_pair(step, 0) + PAIR_WORDS];
-            values[step] = make_float4(__int_as_float((int)(low << 16)), __int_as_float((int)(low & 0xffff0000u)),
-                                       __int_as_float((int)(high << 16)), __int_as_float((int)(high & 0xffff0000u)));
+            values[step] = make_float4(lower_bf16(low), upper_bf16(low), lower_bf16(high), upper_bf16(high));
         }
     }
     __device__ __forceinline__ void store(float* to, const Row& row) const {

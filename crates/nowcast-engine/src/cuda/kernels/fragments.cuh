@@ -125,6 +125,15 @@ __device__ __forceinline__ float2 values_of_f16(u32 word) {
 
 #endif
 
+// The bf16s of one word: f32s that end early.
+#define UPPER_HALF 0xffff0000u
+__device__ __forceinline__ float lower_bf16(u32 word) {
+    return __int_as_float((int)(word << 16));
+}
+__device__ __forceinline__ float upper_bf16(u32 word) {
+    return __int_as_float((int)(word & UPPER_HALF));
+}
+
 // One round of one piece: sixteen rows of the left operand (two bands) times eight of the right one.
 template <int FORMAT>
 __device__ __forceinline__ void multiply_round(int round, float* sums, const uint4& low, const uint4& high, const uint4& right) {

@@ -7,9 +7,6 @@
 
 #include "fragments.cuh"
 
-// The half of a word that is the value.
-#define PACKED_VALUE 0xffff0000u
-
 __device__ __forceinline__ float nearest_bf16(float value) {
     return __int_as_float((int)nearest_pair<BRAIN>(0.0f, value));
 }
@@ -32,7 +29,7 @@ __device__ __forceinline__ float4 packed_own(const float4& key, const float4& va
 }
 
 __device__ __forceinline__ float packed_key(float word) {
-    return __int_as_float((int)((u32)__float_as_int(word) << 16));
+    return lower_bf16((u32)__float_as_int(word));
 }
 __device__ __forceinline__ float4 packed_key(const float4& words) {
     return make_float4(packed_key(words.x), packed_key(words.y), packed_key(words.z), packed_key(words.w));
@@ -40,7 +37,7 @@ __device__ __forceinline__ float4 packed_key(const float4& words) {
 
 // Nobody chooses between this and its word: GCC 12, which may build the emulation, then always takes the word.
 __device__ __forceinline__ float packed_value(float word) {
-    return __int_as_float((int)((u32)__float_as_int(word) & PACKED_VALUE));
+    return upper_bf16((u32)__float_as_int(word));
 }
 __device__ __forceinline__ float4 packed_value(const float4& words) {
     return make_float4(packed_value(words.x), packed_value(words.y), packed_value(words.z), packed_value(words.w));
