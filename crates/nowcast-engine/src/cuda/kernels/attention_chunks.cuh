@@ -132,20 +132,6 @@ struct ChunkAttention {
         pairs->load_values(values, head_dim, group * GROUP + warp * SHARE + 2 * place, start + quarter * 4, context - 1);
     }
 
-    // Adds the chain of a link, of which the rows' steps lie here, to the sums of both columns; the first one begins them.
-    __device__ __forceinline__ static void add_link(const u32* rows, const Cut (&columns)[STEPS][2], bool begins, float (&sums)[2][4]) {
-#pragma unroll
-        for (int column = 0; column < 2; column++) {
-            float chain[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-#pragma unroll
-            for (int step = 0; step < STEPS; step++) {
-                multiply_step<FORMAT>(chain, rows + step * STEP_WORDS(FORMAT), columns[step][column]);
-            }
-#pragma unroll
-            for (int index = 0; index < 4; index++) sums[column][index] = begins ? chain[index] : sums[column][index] + chain[index];
-        }
-    }
-
     // What a lane's four results of a row are multiplied with: it has neighbouring columns of the right operand.
     __device__ __forceinline__ float4 scales_of_results(const float2& top) const {
         float2 scale = make_float2(scale_for(top.x), scale_for(top.y));
@@ -161,7 +147,9 @@ struct ChunkAttention {
             if (link >= links) break;
             const Cut(&columns)[STEPS][2] = reinterpret_cast<const Cut(&)[STEPS][2]>(cut.of[link * STEPS]);
 #pragma unroll
-            for (int tile = 0; tile < TILES; tile++) add_link(query_step(tile, link * STEPS), columns, link == 0, scores[tile]);
+            for (int tile = 0; tile < TILES; tile++) {
+                add_link<FORMAT>(query_step(tile, link * STEPS), columns, link == 0, scores[tile]);
+            }
         }
         scale_scores(four_at(reinterpret_cast<const float*>(cut_chunk()) + warp * SHARE + quarter * 4), scores);
     }
@@ -188,7 +176,7 @@ struct ChunkAttention {
                 for (int step = 0; step < STEPS; step++) pairs->cut_step<FORMAT>(half * STEPS + step, factor, columns[step]);
 #pragma unroll
                 for (int tile = 0; tile < TILES; tile++) {
-                    add_link(query_step(tile, link * STEPS), columns, link == 0, scores[tile]);
+                    add_link<FORMAT>(query_step(tile, link * STEPS), columns, link == 0, scores[tile]);
                 }
             }
         }
@@ -273,7 +261,7 @@ struct ChunkAttention {
                 if (link > 0 && end - start <= LINK) break;
 #pragma unroll
                 for (int tile = 0; tile < TILES; tile++) {
-                    add_link(exponent_step(tile, link * STEPS), columns[link], link == 0, totals[tile]);
+                    add_link<FORMAT>(exponent_step(tile, link * STEPS), columns[link], link == 0, totals[tile]);
                 }
             }
             int component = group * GROUP + warp * SHARE + quarter * 4;
@@ -315,7 +303,7 @@ struct ChunkAttention {
                 for (int step = 0; step < STEPS; step++) pairs->cut_step<FORMAT>(link * STEPS + step, factor, columns[step]);
 #pragma unroll
                 for (int tile = 0; tile < TILES; tile++) {
-                    add_link(exponent_step(tile, link * STEPS), columns, link == 0, totals[tile]);
+                    add_link<FORMAT>(exponent_step(tile, link * STEPS), columns, link == 0, totals[tile]);
                 }
             }
             leave_results(component + quarter * 4, scale, totals);

@@ -39,6 +39,24 @@ __device__ __forceinline__ void multiply_step(float* sums, const u32* rows, cons
     multiply_add<FORMAT>(sums, near.x, near.y, near.z, near.w, columns.near.x, columns.near.y);
 }
 
+// Adds the chain of a link, of which the rows' steps lie here, to the sums of both columns; the first one begins them.
+template <int FORMAT>
+__device__ __forceinline__ void add_link(const u32* rows, const Cut (&columns)[STEPS][2], bool begins,
+                                         float (&sums)[2][4]) {
+#pragma unroll
+    for (int column = 0; column < 2; column++) {
+        float chain[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+            multiply_step<FORMAT>(chain, rows + step * STEP_WORDS(FORMAT), columns[step][column]);
+        }
+#pragma unroll
+        for (int index = 0; index < 4; index++) {
+            sums[column][index] = begins ? chain[index] : sums[column][index] + chain[index];
+        }
+    }
+}
+
 __device__ __forceinline__ float largest_of_quarters(float value) {
     value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 1));
     return fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 2));

@@ -1,32 +1,28 @@
 // Attention of many rows over a context of one chunk that was cut before (sm_90a, and the emulation): every warp has sixteen
 // rows by itself.
 //
-// A lane has sixteen components of two rows, four of each sixteen, as tensor cores take values and hand sums out: queries,
-// exponents and answers stay in registers, and no warp waits for another. The chunk comes into shared memory before the
-// kernel before has ended, own keys of steps before, and then their values, through a ring of each warp. Heads have 64
-// components. Chains and the order in which chunks are merged are those of attention_chunks.cuh, and so are the digits.
+// What lanes have of queries, exponents and answers stays in their registers, and no warp waits for another. The chunk
+// comes into shared memory before the kernel before has ended, own keys of steps before, and then their values, through a
+// ring of each warp. Chains and the order in which chunks are merged are those of attention_chunks.cuh, and so are the
+// digits.
 #pragma once
 
 #include "attention_shares.cuh"
+#include "lane_rows.cuh"
 #include "own_ring.cuh"
 
 // Warps of a block, and such blocks on a multiprocessor.
 #define ROW_WARPS 4
 #define ROW_BLOCKS 3
-// Rows of a lane: one of each band.
-#define LANE_ROWS (TILE_ROWS / BAND)
 
 #if HAS_PIPELINES
 // What a warp does for its rows. `PACKS`: whether own tokens are as own_tokens.cuh has them.
 template <int FORMAT, bool PACKS>
-struct RowAttention {
-    // What a lane has of a row.
-    typedef float4 Row[CHUNK_STEPS];
+struct RowAttention : LaneRows {
     typedef Answer<CHUNK_STEPS> Result;
 
-    static const int HEAD_DIM = GROUP;
     const Attention& call;
-    int head, context, hidden, place, quarter;
+    int head, context, hidden;
     // The first of the warp, and how many.
     i64 first_row;
     int rows;
@@ -35,13 +31,9 @@ struct RowAttention {
 
     __device__ __forceinline__ RowAttention(const Attention& attention, const Window& window, i64 row, int count)
         : call(attention), head(blockIdx.y), first_row(row), rows(count) {
-        place = threadIdx.x % 32 / 4, quarter = threadIdx.x % 4;
         context = window.context, hidden = hidden_keys(attention, window);
     }
 
-    __device__ __forceinline__ int component(int step) const {
-        return step * 16 + quarter * 4;
-    }
     // A lane's row, or the last where it has none.
     __device__ __forceinline__ i64 row_of(int which) const {
         int row = which * BAND + place;
@@ -55,85 +47,6 @@ struct RowAttention {
         return key < call.seen && key >= hidden - context;
     }
 
-    __device__ __forceinline__ void load(const float* from, Row& row) const {
-#pragma unroll
-        for (int step = 0; step < CHUNK_STEPS; step++) {
-            row[step] = four_at(from + component(step));
-        }
-    }
-    // Where the lane's operands of a row begin, from a column that is a multiple of sixteen on.
-    template <typename Word>
-    __device__ __forceinline__ Word* own_operands(Word* operands, int width, i64 row, int column) const {
-        return operands_at(operands, width, row, column / 16, quarter);
-    }
-    __device__ __forceinline__ void load_operands(i64 row, int column, Row& values) const {
-        const u32* from = own_operands(reinterpret_cast<const u32*>(call.query), call.query_width, row, column);
-#pragma unroll
-        for (int step = 0; step < CHUNK_STEPS; step++) {
-            u32 low = from[place_of_pair(step, 0)], high = from[place_of_pair(step, 0) + PAIR_WORDS];
-            values[step] = make_float4(lower_bf16(low), upper_bf16(low), lower_bf16(high), upper_bf16(high));
-        }
-    }
-    __device__ __forceinline__ void store(float* to, const Row& row) const {
-#pragma unroll
-        for (int step = 0; step < CHUNK_STEPS; step++) {
-            *reinterpret_cast<float4*>(to + component(step)) = row[step];
-        }
-    }
-
-    // Both components of a pair are the lane's own: neighbours, or, of 64 components, half a head apart.
-    template <bool INTERLEAVED>
-    __device__ __forceinline__ static float4 partners(const Row& row, int step) {
-        const float4& own = row[step];
-        return INTERLEAVED ? make_float4(own.y, own.x, own.w, own.z) : row[step ^ CHUNK_STEPS / 2];
-    }
-    // As `RotaryPair` rotates.
-    __device__ __forceinline__ static float4 rotated(const float4& own, const float4& partner, const float4& cosine,
-                                                     const float4& sine) {
-        return make_float4(own.x * cosine.x + partner.x * sine.x, own.y * cosine.y + partner.y * sine.y,
-                           own.z * cosine.z + partner.z * sine.z, own.w * cosine.w + partner.w * sine.w);
-    }
-    // By the cosines of queries and the sines behind them, or those of keys.
-    __device__ __forceinline__ void rotate(const float* cosines, Row (&all)[LANE_ROWS]) const {
-        if (call.interleaved) {
-            rotate_pairs<true>(cosines, all);
-        } else {
-            rotate_pairs<false>(cosines, all);
-        }
-    }
-    template <bool INTERLEAVED>
-    __device__ __forceinline__ void rotate_pairs(const float* cosines, Row (&all)[LANE_ROWS]) const {
-        Row turned[LANE_ROWS];
-#pragma unroll
-        for (int index = 0; index < LANE_ROWS * CHUNK_STEPS; index++) {
-            int which = index % LANE_ROWS, step = index / LANE_ROWS;
-            float4 cosine = four_at(cosines + component(step)), sine = four_at(cosines + HEAD_DIM + component(step));
-            turned[which][step] = rotated(all[which][step], partners<INTERLEAVED>(all[which], step), cosine, sine);
-        }
-#pragma unroll
-        for (int index = 0; index < LANE_ROWS * CHUNK_STEPS; index++) {
-            int which = index % LANE_ROWS, step = index / LANE_ROWS;
-            all[which][step] = turned[which][step];
-        }
-    }
-
-    __device__ __forceinline__ static void round(Row& row) {
-#pragma unroll
-        for (int step = 0; step < CHUNK_STEPS; step++) row[step] = nearest_bf16(row[step]);
-    }
-    __device__ __forceinline__ void unpack_key(Row& row) const {
-        if constexpr (PACKS) {
-#pragma unroll
-            for (int step = 0; step < CHUNK_STEPS; step++) row[step] = packed_key(row[step]);
-        }
-    }
-    __device__ __forceinline__ void unpack_value(Row& row) const {
-        if constexpr (PACKS) {
-#pragma unroll
-            for (int step = 0; step < CHUNK_STEPS; step++) row[step] = packed_value(row[step]);
-        }
-    }
-
     // The queries of the lane's rows, rotated; puts the newest keys and values into the cache and keeps the keys' scores.
     __device__ __forceinline__ void open(Row (&queries)[LANE_ROWS]) {
         Row keys[LANE_ROWS], values[LANE_ROWS];
@@ -141,9 +54,12 @@ struct RowAttention {
 #pragma unroll
             for (int which = 0; which < LANE_ROWS; which++) {
                 int column = head * HEAD_DIM;
-                load_operands(row_of(which), column + call.query_column, queries[which]);
-                load_operands(row_of(which), column + call.key_column, keys[which]);
-                load_operands(row_of(which), column + call.value_column, values[which]);
+                const u32* words = reinterpret_cast<const u32*>(call.query);
+                i64 row = row_of(which);
+                auto from = [&](int first) { return own_operands(words, call.query_width, row, column + first); };
+                load_operands(from(call.query_column), queries[which]);
+                load_operands(from(call.key_column), keys[which]);
+                load_operands(from(call.value_column), values[which]);
             }
         } else {
 #pragma unroll
@@ -155,8 +71,8 @@ struct RowAttention {
                 if (PACKS) round(queries[which]), round(keys[which]);
             }
         }
-        rotate(call.table, queries);
-        rotate(call.table + 2 * HEAD_DIM, keys);
+        rotate(call.table, call.interleaved, queries);
+        rotate(call.table + 2 * HEAD_DIM, call.interleaved, keys);
         if (PACKS) {
 #pragma unroll
             for (int which = 0; which < LANE_ROWS; which++) round(keys[which]);
@@ -266,22 +182,6 @@ struct RowAttention {
         }
     }
 
-    // A row of shared memory. Lanes of odd rows take neighbouring steps the other way round, and so other banks.
-    __device__ __forceinline__ void load_own(const float* rows_of_token, int which, Row& row) const {
-        const float* from = rows_of_token + (which * BAND + place) * HEAD_DIM;
-#pragma unroll
-        for (int step = 0; step < CHUNK_STEPS; step++) {
-            row[step] = four_at(from + component(step ^ place % 2));
-        }
-    }
-    __device__ __forceinline__ void turn(Row& row) const {
-#pragma unroll
-        for (int step = 0; step < CHUNK_STEPS; step += 2) {
-            float4 one = row[step], other = row[step + 1];
-            row[step] = place % 2 ? other : one, row[step + 1] = place % 2 ? one : other;
-        }
-    }
-
     // Scores of the own keys of steps before.
     __device__ __forceinline__ void score_own(OwnRing& ring, Row (&queries)[LANE_ROWS]) {
 #pragma unroll
@@ -293,7 +193,7 @@ struct RowAttention {
             for (int which = 0; which < LANE_ROWS; which++) {
                 Row own;
                 load_own(from, which, own);
-                unpack_key(own);
+                if (PACKS) unpack_key(own);
                 keep(which, key, product(queries[which], own));
             }
             ring.pass();
@@ -340,7 +240,7 @@ struct RowAttention {
         for (int which = 0; which < LANE_ROWS; which++) {
             const float* own = PACKS ? call.suffix_keys : call.suffix_values;
             load(own + newest_room(call, row_of(which), head, HEAD_DIM), newest[which]);
-            unpack_value(newest[which]);
+            if (PACKS) unpack_value(newest[which]);
         }
         weigh_own(chunks);
 #pragma unroll 1
@@ -350,7 +250,7 @@ struct RowAttention {
             for (int which = 0; which < LANE_ROWS; which++) {
                 Row own;
                 load_own(from, which, own);
-                unpack_value(own);
+                if (PACKS) unpack_value(own);
                 add_own(which, key, own, &chunks[which]);
             }
             ring.pass();
@@ -363,19 +263,6 @@ struct RowAttention {
         }
     }
 
-    // The product of two rows, in the order of `OwnKeys`.
-    __device__ __forceinline__ static float product(const Row& one, const Row& other) {
-        float sums[CHUNK_STEPS];
-#pragma unroll
-        for (int step = 0; step < CHUNK_STEPS; step++) {
-            const float4 &a = one[step], &b = other[step];
-            sums[step] = fmaf(a.x, b.x, fmaf(a.y, b.y, fmaf(a.z, b.z, fmaf(a.w, b.w, 0.0f))));
-        }
-        float sum = (sums[0] + sums[2]) + (sums[1] + sums[3]);
-        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        return sum + __shfl_xor_sync(0xffffffffu, sum, 1);
-    }
-
     __device__ __forceinline__ void write(const Result (&answers)[LANE_ROWS]) const {
 #pragma unroll
         for (int which = 0; which < LANE_ROWS; which++) {
@@ -386,12 +273,8 @@ struct RowAttention {
 #pragma unroll
             for (int step = 0; step < CHUNK_STEPS; step++) results[step] = scaled(answers[which].value[step], inverse);
             if (call.cuts_results) {
-                u32* to = own_operands(reinterpret_cast<u32*>(call.output), call.output_width, row, head * HEAD_DIM);
-#pragma unroll
-                for (int step = 0; step < CHUNK_STEPS; step++) {
-                    to[place_of_pair(step, 0)] = nearest_pair<BRAIN>(results[step].x, results[step].y);
-                    to[place_of_pair(step, 0) + PAIR_WORDS] = nearest_pair<BRAIN>(results[step].z, results[step].w);
-                }
+                u32* words = reinterpret_cast<u32*>(call.output);
+                store_operands(own_operands(words, call.output_width, row, head * HEAD_DIM), results);
             } else {
                 store(call.output + row * call.output_width + head * HEAD_DIM, results);
             }
@@ -431,7 +314,7 @@ __device__ __forceinline__ void attend_rows(const RowsAttention& rows_call) {
     __syncwarp();
     int left = window.series_rows - first;
     RowAttention<FORMAT, PACKS> rows(call, window, first_row, left < TILE_ROWS ? left : TILE_ROWS);
-    typename RowAttention<FORMAT, PACKS>::Row queries[LANE_ROWS];
+    LaneRows::Row queries[LANE_ROWS];
     rows.open(queries);
     LeftStep<FORMAT> cut[CHUNK_STEPS];
     float scales[LANE_ROWS];

@@ -1,7 +1,7 @@
 // Bands of weights times eight rows, both in shared memory, by the warps of a block.
 #pragma once
 
-#include "fragments.cuh"
+#include "linear_cut.cuh"
 
 #define STREAM_WARPS (BAND_THREADS / 32)
 // Links that a warp multiplies by at once.

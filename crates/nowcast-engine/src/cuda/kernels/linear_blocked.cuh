@@ -4,7 +4,7 @@
 // keep more of the GPU busy where rows are few, `DEPTH` parts deep; then every part has a ring of stages of its own.
 #pragma once
 
-#include "fragments.cuh"
+#include "linear_cut.cuh"
 
 struct RowFragments {
     // [rows, inputs]

@@ -1,0 +1,149 @@
+// Rows of products on tensor cores cut into fragments: a block cuts a band, or some rows of one.
+#pragma once
+
+#include "fragments.cuh"
+
+#define BAND_THREADS (32 * BAND)
+// Steps of a row that a thread keeps between looking for the largest value and cutting: rows of up to 768 inputs are
+// read once, and where many rows are cut, rows of up to 3,072 too.
+#define KEPT_STEPS 6
+#define MOST_KEPT_STEPS 24
+
+// What the groups of threads of a block tell each other of its rows.
+struct BandShare {
+    float largest[BAND][BAND];
+    float squares[BAND][BAND];
+};
+
+// Cuts `ROWS` rows of a band into fragments, by eight groups of threads; thread `4 r + q` of every group takes row r. The
+// rows' scales can be asked for after the next barrier. GROUPED writes the order of warpgroups (linear_warpgroup.cuh).
+template <int FORMAT, bool GROUPED, int ROWS>
+struct BandCutter {
+    static const bool IS_SCALED = Pieces<FORMAT>::IS_SCALED;
+    const float* row;
+    uint4* band;
+    BandShare* share;
+    int inputs, last, steps;
+    // `lane` is that of the row among the eight of the band.
+    int lane, group, place, quarter;
+    float largest, factor, squares;
+
+    __device__ __forceinline__ BandCutter(const float* rows, int live_rows, int first_row, int all_inputs, int links, uint4* to,
+                                          BandShare* all) {
+        group = threadIdx.x / (4 * ROWS), place = threadIdx.x / 4 % ROWS, quarter = threadIdx.x % 4;
+        lane = (first_row + place) * 4 + quarter;
+        inputs = all_inputs, last = links * STEPS - 1, band = to, share = all;
+        steps = place < live_rows ? links * STEPS : 0;
+        row = rows + (i64)(place < live_rows ? place : 0) * inputs;
+        largest = 0.0f, squares = 0.0f, factor = 1.0f;
+    }
+
+    // Four values of a step, or of the last. Loads under no condition are all on their way at once.
+    __device__ __forceinline__ float4 load(int step) const {
+        return *reinterpret_cast<const float4*>(row + (step < last ? step : last) * 16 + quarter * 4);
+    }
+
+    __device__ __forceinline__ void widen(const float4& four) {
+        largest = fmaxf(largest, largest_magnitude(four));
+    }
+
+    // The largest value of the row, among all groups.
+    __device__ __forceinline__ void agree() {
+        for (int half = 2; half > 0; half /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, half));
+        if (quarter == 0) share->largest[place][group] = largest;
+        __syncthreads();
+#pragma unroll
+        for (int other = 0; other < BAND; other++) largest = fmaxf(largest, share->largest[place][other]);
+        factor = power_of_two(LARGEST_EXPONENT - exponent_of(largest));
+    }
+
+    __device__ __forceinline__ void cut(int step, const float4& four) {
+        Cut cut = cut_values<FORMAT>(four, factor, &squares);
+        u32* words = reinterpret_cast<u32*>(band);
+        if (GROUPED && FORMAT == SPLIT) {
+            words += step / STEPS * 256 + step % STEPS * 64 + lane;
+            words[0] = cut.near.x, words[32] = cut.near.y, words[128] = cut.rest.x, words[160] = cut.rest.y;
+        } else if (GROUPED) {
+            words += place_of_pair(step, lane);
+            words[0] = cut.near.x, words[PAIR_WORDS] = cut.near.y;
+        } else if (FORMAT == SPLIT) {
+            band[step * 32 + lane] = make_uint4(cut.near.x, cut.near.y, cut.rest.x, cut.rest.y);
+        } else {
+            reinterpret_cast<uint2*>(band)[place_of_four(step, lane)] = cut.near;
+        }
+    }
+
+    __device__ __forceinline__ void end() {
+        for (int half = 2; half > 0; half /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, half);
+        if (quarter == 0) share->squares[place][group] = squares;
+    }
+
+    // Rows of whole links, of which `KEPT` steps are kept.
+    template <int KEPT>
+    __device__ __forceinline__ void run() {
+        float4 kept[KEPT];
+#pragma unroll
+        for (int index = 0; index < KEPT; index++) kept[index] = load(group + BAND * index);
+        if constexpr (IS_SCALED) {
+#pragma unroll 2
+            for (int step = group + BAND * KEPT; step <= last; step += BAND) widen(load(step));
+#pragma unroll
+            for (int index = 0; index < KEPT; index++) widen(kept[index]);
+            agree();
+        }
+#pragma unroll
+        for (int index = 0; index < KEPT; index++) {
+            if (group + BAND * index < steps) cut(group + BAND * index, kept[index]);
+        }
+#pragma unroll 2
+        for (int step = group + BAND * KEPT; step < steps; step += BAND) cut(step, load(step));
+        end();
+    }
+
+    // Any rows, value by value.
+    __device__ __forceinline__ void run_ragged() {
+        auto four = [&](int step) { return four_inputs(row, step * 16 + quarter * 4, inputs); };
+        if constexpr (IS_SCALED) {
+#pragma unroll 1
+            for (int step = group; step < steps; step += BAND) widen(four(step));
+            agree();
+        }
+#pragma unroll 1
+        for (int step = group; step < steps; step += BAND) cut(step, four(step));
+        end();
+    }
+};
+
+template <int FORMAT, bool GROUPED, int ROWS = BAND>
+__device__ __forceinline__ void cut_band(const float* rows, int live_rows, int inputs, int links, uint4* band, BandShare* share,
+                                         int first_row = 0) {
+    BandCutter<FORMAT, GROUPED, ROWS> cutter(rows, live_rows, first_row, inputs, links, band, share);
+    if (inputs % LINK != 0) {
+        cutter.run_ragged();
+    } else if (links * STEPS <= BAND * KEPT_STEPS) {
+        cutter.template run<KEPT_STEPS>();
+    } else if (links * STEPS <= BAND * 2 * KEPT_STEPS) {
+        cutter.template run<2 * KEPT_STEPS>();
+    } else {
+        cutter.template run<MOST_KEPT_STEPS>();
+    }
+}
+
+// What the results of a row are multiplied by: the power of two that its values were divided by, if any, and the inverse
+// root mean square, if there is a norm.
+template <int FORMAT>
+__device__ inline float scale_of_row(const BandShare& share, int place, double inverse_inputs, int has_norm, float epsilon) {
+    float largest = 0.0f, squares = 0.0f;
+#pragma unroll
+    for (int warp = 0; warp < BAND; warp++) {
+        if (Pieces<FORMAT>::IS_SCALED) largest = fmaxf(largest, share.largest[place][warp]);
+        squares += share.squares[place][warp];
+    }
+    int exponent = Pieces<FORMAT>::IS_SCALED ? exponent_of(largest) : LARGEST_EXPONENT;
+    if (!has_norm) return power_of_two(exponent - LARGEST_EXPONENT);
+    // Squares beyond f32, which only values without a power of two have, must not end as zeros.
+    if (!Pieces<FORMAT>::IS_SCALED && isinf(squares)) return squares;
+    // Of the scaled values, whose squares are larger by the square of the factor.
+    double factor = (double)power_of_two(LARGEST_EXPONENT - exponent);
+    return (float)rsqrt((double)squares * inverse_inputs + (double)epsilon * (factor * factor));
+}
