@@ -24,26 +24,44 @@ __device__ inline void write_pair(const Linear& call, i64 row, int panel, int la
     }
 }
 
+// What a block of so many rows has in shared memory, and which rows and which panel it does.
+template <int BLOCK_ROWS>
+struct NarrowBlock {
+    // [rows, stride] values, then [rows, 16] partial sums and scales in f64, then the panel.
+    double *parts, *scales;
+    u64* arrived;
+    float4* weight;
+    i64 first;
+    int live_rows, panel;
+
+    // Sends for the panel and waits for the kernel before. Whether the block has rows.
+    __device__ __forceinline__ bool begin(const Linear& call, float* memory, int stride) {
+        parts = reinterpret_cast<double*>(memory + BLOCK_ROWS * stride), scales = parts + BLOCK_ROWS * 16;
+        arrived = reinterpret_cast<u64*>(scales + BLOCK_ROWS), weight = reinterpret_cast<float4*>(arrived + 2);
+        i64 rows = count(call.rows, call.live);
+        first = (i64)blockIdx.x * BLOCK_ROWS;
+        if (first >= rows) {
+            wait_for_previous();
+            return false;
+        }
+        panel = call.first_panel + blockIdx.y;
+        int size = call.padded / 4 * PANEL;
+        const uint4* from = reinterpret_cast<const uint4*>(call.weight) + (i64)panel * size;
+        copy_block_ahead(reinterpret_cast<uint4*>(weight), from, 1, size, 0, arrived);
+        wait_for_previous();
+        live_rows = rows - first < BLOCK_ROWS ? (int)(rows - first) : BLOCK_ROWS;
+        return true;
+    }
+};
+
 // Grid: blocks of 16 rows, panels. Threads: 16 lanes of two columns each, 16 rows.
 KERNEL_AHEAD(linear_narrow, Linear, 256, 1) {
     SHARED_MEMORY(memory);
-    // [16, padded], then [16, 16] partial sums and 16 scales in f64, then the panel.
-    double* parts = reinterpret_cast<double*>(memory + ROWS * call.padded);
-    double* scales = parts + ROWS * 16;
-    u64* arrived = reinterpret_cast<u64*>(scales + ROWS);
-    float4* weight = reinterpret_cast<float4*>(arrived + 2);
-    i64 rows = count(call.rows, call.live);
-    i64 first = (i64)blockIdx.x * ROWS;
-    if (first >= rows) {
-        wait_for_previous();
-        return;
-    }
-    int panel = call.first_panel + blockIdx.y, size = call.padded / 4 * PANEL;
-    const uint4* from = reinterpret_cast<const uint4*>(call.weight) + (i64)panel * size;
-    copy_block_ahead(reinterpret_cast<uint4*>(weight), from, 1, size, 0, arrived);
-    wait_for_previous();
-    int live_rows = rows - first < ROWS ? (int)(rows - first) : ROWS;
-    int lane = threadIdx.x % 16, row = threadIdx.x / 16;
+    NarrowBlock<ROWS> block;
+    if (!block.begin(call, memory, call.padded)) return;
+    i64 first = block.first;
+    int lane = threadIdx.x % 16, row = threadIdx.x / 16, live_rows = block.live_rows;
+    double *parts = block.parts, *scales = block.scales;
     for (int input = 4 * lane; input < call.padded; input += 64) {
         float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         if (row < live_rows) four = four_inputs(call.input + (first + row) * call.inputs, input, call.inputs);
@@ -56,13 +74,13 @@ KERNEL_AHEAD(linear_narrow, Linear, 256, 1) {
         if (lane == 0) scales[row] = inverse_root_mean_square(parts + row * 16, call.inputs, call.epsilon);
         __syncthreads();
     }
-    wait_for_block_copy(arrived);
+    wait_for_block_copy(block.arrived);
     __syncthreads();
     const float* values = memory + row * call.padded;
     double low = 0.0, high = 0.0;
 #pragma unroll 8
     for (int group = 0; group < call.padded / 4; group++) {
-        float4 a = weight[group * PANEL + lane], b = weight[group * PANEL + lane + HALF_PANEL];
+        float4 a = block.weight[group * PANEL + lane], b = block.weight[group * PANEL + lane + HALF_PANEL];
         float4 x = *reinterpret_cast<const float4*>(values + 4 * group);
         low = fma((double)x.x, (double)a.x, low);
         high = fma((double)x.x, (double)b.x, high);
@@ -73,7 +91,7 @@ KERNEL_AHEAD(linear_narrow, Linear, 256, 1) {
         low = fma((double)x.w, (double)a.w, low);
         high = fma((double)x.w, (double)b.w, high);
     }
-    if (row < live_rows) write_pair(call, first + row, panel, lane, low, high, call.has_norm ? scales[row] : 1.0);
+    if (row < live_rows) write_pair(call, first + row, block.panel, lane, low, high, call.has_norm ? scales[row] : 1.0);
 }
 
 #define MANY_ROWS 64
@@ -174,24 +192,12 @@ template <int BLOCK_ROWS, int COUNT>
 __device__ __forceinline__ void multiply_short(const Linear& call) {
     constexpr int STEP = BLOCK_ROWS / COUNT;
     SHARED_MEMORY(memory);
-    // [rows, stride], then [rows, 16] partial sums and scales in f64, then the panel.
+    NarrowBlock<BLOCK_ROWS> block;
     int stride = call.padded + ROW_GAP;
-    double* parts = reinterpret_cast<double*>(memory + BLOCK_ROWS * stride);
-    double* scales = parts + BLOCK_ROWS * 16;
-    u64* arrived = reinterpret_cast<u64*>(scales + BLOCK_ROWS);
-    float4* weight = reinterpret_cast<float4*>(arrived + 2);
-    i64 rows = count(call.rows, call.live);
-    i64 first = (i64)blockIdx.x * BLOCK_ROWS;
-    if (first >= rows) {
-        wait_for_previous();
-        return;
-    }
-    int panel = call.first_panel + blockIdx.y, size = call.padded / 4 * PANEL;
-    const uint4* packed = reinterpret_cast<const uint4*>(call.weight) + (i64)panel * size;
-    copy_block_ahead(reinterpret_cast<uint4*>(weight), packed, 1, size, 0, arrived);
-    wait_for_previous();
-    int live_rows = rows - first < BLOCK_ROWS ? (int)(rows - first) : BLOCK_ROWS;
-    int lane = threadIdx.x % 16, own_row = threadIdx.x / 16;
+    if (!block.begin(call, memory, stride)) return;
+    i64 first = block.first;
+    int lane = threadIdx.x % 16, own_row = threadIdx.x / 16, live_rows = block.live_rows;
+    double *parts = block.parts, *scales = block.scales;
     for (int input = 4 * lane; input < call.padded; input += 64) {
 #pragma unroll
         for (int index = 0; index < COUNT; index++) {
@@ -224,13 +230,13 @@ __device__ __forceinline__ void multiply_short(const Linear& call) {
         }
         __syncthreads();
     }
-    wait_for_block_copy(arrived);
+    wait_for_block_copy(block.arrived);
     __syncthreads();
     const float* values = memory + own_row * stride;
     float low[COUNT] = {}, high[COUNT] = {};
 #pragma unroll (COUNT > 1 ? 2 : 8)
     for (int group = 0; group < call.padded / 4; group++) {
-        float4 a = weight[group * PANEL + lane], b = weight[group * PANEL + lane + HALF_PANEL];
+        float4 a = block.weight[group * PANEL + lane], b = block.weight[group * PANEL + lane + HALF_PANEL];
 #pragma unroll
         for (int index = 0; index < COUNT; index++) {
             float4 x = *reinterpret_cast<const float4*>(values + index * STEP * stride + 4 * group);
@@ -244,7 +250,7 @@ __device__ __forceinline__ void multiply_short(const Linear& call) {
             high[index] = fmaf(x.w, b.w, high[index]);
         }
     }
-    finish_rows<STEP>(call, first, own_row, live_rows, panel, lane, low, high, scales);
+    finish_rows<STEP>(call, first, own_row, live_rows, block.panel, lane, low, high, scales);
 }
 
 KERNEL_AHEAD(linear_narrow_short, Linear, 256, 1) {
