@@ -3,20 +3,20 @@
 //! The kernels run compiled for this processor (everywhere a C++ compiler is), and on a GPU where there is one.
 
 mod devices;
+mod numbers;
+mod passes;
 mod softmax;
-
-use std::sync::Arc;
 
 use devices::devices;
 use nowcast_engine::check::{live, projecting};
-use nowcast_engine::device::{Device, Launch};
+use nowcast_engine::device::Device;
 use nowcast_engine::dtype::Dtype;
 use nowcast_engine::extent::{Live, Rows};
 use nowcast_engine::kv_cache::{CacheShape, LayerCache};
 use nowcast_engine::operation::{self, CachePart, Operation};
-use nowcast_engine::plan::{Element, PlanBuilder, Section, Tensor};
-use nowcast_engine::token_sampling::TokenSampling;
+use nowcast_engine::plan::{Element, PlanBuilder, Tensor};
 use nowcast_engine::weights::{Activation, LinearSource, WeightList};
+use numbers::{bits, scattered};
 
 /// A context that attends to itself, and paths that attend to it and to their own tokens.
 #[derive(Clone, Copy)]
@@ -119,7 +119,7 @@ impl Case {
         let paths_output = attend(&mut plan, cache);
         plan.linear(behind, paths_output);
         plan.keep(paths_output);
-        let mut executable = device.load(list).unwrap().prepare(Arc::new(plan.finish().unwrap())).unwrap();
+        let mut executable = passes::prepare(device, list, plan);
         let rows = |outer: usize, tokens: usize, value: &dyn Fn(usize, usize, usize, usize) -> f32| -> Vec<f32> {
             let mut values = Vec::new();
             for item in 0..outer {
@@ -134,14 +134,9 @@ impl Case {
         executable.write(all, &rows(self.series, self.context, &|p, s, t, c| self.context_value(p, s, t, c)));
         let own_rows = rows(self.series * self.samples, self.tokens, &|p, s, t, c| self.own_value(p, s, t, c));
         executable.write(own, &own_rows);
-        let launch = Launch { live, seed: 0, first_sample: 0, token_sampling: TokenSampling::default() };
-        executable.run(Section::Prefill, &launch).unwrap();
-        executable.run(Section::Decode, &launch).unwrap();
-        let [context, paths] = [context_output, paths_output].map(|tensor| {
-            let mut values = vec![f64::NAN; tensor.rows.count(live) * width];
-            executable.read(tensor, &mut values);
-            values
-        });
+        passes::run(&mut *executable, live);
+        let [context, paths] =
+            [context_output, paths_output].map(|tensor| passes::read(&mut *executable, tensor, live));
         Answers { context, paths }
     }
 
@@ -202,19 +197,6 @@ fn product(inputs: usize, dtype: Dtype) -> LinearSource<'static> {
         open: Box::new(|| Box::new(|_, out| out.fill(1.0))),
         packed: Box::new(|| ()),
     }
-}
-
-/// A number between -1 and 1 that shows no pattern.
-fn scattered(index: usize, salt: usize) -> f32 {
-    let mut bits = (index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (salt as u64 + 1).wrapping_mul(0xD1B5_4A32);
-    bits ^= bits >> 29;
-    bits = bits.wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    bits ^= bits >> 32;
-    (bits >> 40) as f32 / (1 << 23) as f32 - 1.0
-}
-
-fn bits(values: &[f64]) -> Vec<u64> {
-    values.iter().map(|value| value.to_bits()).collect()
 }
 
 /// One case alone and in company: few paths take one kernel, many another.

@@ -4,19 +4,19 @@
 //! The kernels run compiled for this processor (everywhere a C++ compiler is), and on a GPU where there is one.
 
 mod devices;
-
-use std::sync::Arc;
+mod numbers;
+mod passes;
 
 use devices::devices;
-use nowcast_engine::device::{Device, Launch};
+use nowcast_engine::device::Device;
 use nowcast_engine::dtype::Dtype;
 use nowcast_engine::extent::{Live, Rows};
 use nowcast_engine::kv_cache::{CacheShape, LayerCache};
 use nowcast_engine::operation::{self, CachePart, Operation, Rotation};
-use nowcast_engine::plan::{Element, PlanBuilder, Section, Tensor};
+use nowcast_engine::plan::{Element, PlanBuilder, Tensor};
 use nowcast_engine::rotary::{Pairing, Rotary};
-use nowcast_engine::token_sampling::TokenSampling;
 use nowcast_engine::weights::{Activation, LinearSource, WeightList};
+use numbers::{bits, scattered};
 
 #[derive(Clone, Copy)]
 struct Case {
@@ -163,19 +163,16 @@ fn run(
     live: Live,
     [inputs, outputs]: [&[Tensor]; 2],
 ) -> (Vec<Vec<u64>>, u64) {
-    let mut executable = device.load(list).unwrap().prepare(Arc::new(plan.finish().unwrap())).unwrap();
+    let mut executable = passes::prepare(device, list, plan);
     for (salt, &tensor) in inputs.iter().enumerate() {
         let values: Vec<f32> = (0..tensor.rows.count(live) * tensor.width).map(|at| scattered(at, salt)).collect();
         executable.write(tensor, &values);
     }
-    let launch = Launch { live, seed: 0, first_sample: 0, token_sampling: TokenSampling::default() };
-    executable.run(Section::Prefill, &launch).unwrap();
-    executable.run(Section::Decode, &launch).unwrap();
+    passes::run(&mut *executable, live);
     let mut read = |tensor: &Tensor| {
-        let mut values = vec![f64::NAN; tensor.rows.count(live) * tensor.width];
-        executable.read(*tensor, &mut values);
+        let values = passes::read(&mut *executable, *tensor, live);
         assert!(values.iter().all(|value| !value.is_nan()), "something was not written");
-        values.into_iter().map(f64::to_bits).collect()
+        bits(&values)
     };
     let contents = outputs.iter().map(&mut read).collect();
     (contents, executable.activity().kernels_launched)
@@ -195,14 +192,6 @@ fn product(rows: usize, inputs: usize, dtype: Dtype) -> LinearSource<'static> {
         }),
         packed: Box::new(|| ()),
     }
-}
-
-/// A number between -1 and 1 that shows no pattern.
-fn scattered(index: usize, salt: usize) -> f32 {
-    let bits =
-        (index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (salt as u64 + 1).wrapping_mul(0xD1B5_4A32_D192_ED03);
-    let bits = (bits ^ bits >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    (bits >> 40) as f32 / (1 << 23) as f32 - 1.0
 }
 
 fn compare(case: Case) {
