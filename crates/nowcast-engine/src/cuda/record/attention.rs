@@ -284,10 +284,7 @@ impl Recorder<'_> {
             if product.is_some() {
                 (argument.output, argument.cuts_results) = (self.next_fragments, 1);
             }
-            let (kernel, argument) = match is_alone {
-                true => self.rows_launch(cache, kernel, argument)?,
-                false => (kernel, Argument::from(argument)),
-            };
+            let argument = if is_alone { self.rows_argument(cache, argument)? } else { Argument::from(argument) };
             self.launch(queries.name, kernel, shape, argument)?;
             let Some((product, tile)) = product else { return Ok(1) };
             return self.multiply(&product, tile).map(|()| 2);

@@ -3,6 +3,7 @@
 use super::attention::{AttentionArgument, Queries, chunked_attention};
 use super::attention_chunks::{GROUP, TILE_ROWS, is_narrow};
 use super::context_operands::{PathKernel, chunk_bytes};
+use super::own_tokens::PackedOwn;
 use super::uses::Uses;
 use super::{Recorder, Shape};
 use crate::cuda::argument::{Argument, argument};
@@ -34,6 +35,7 @@ pub(super) fn rows_kernel(
     weights: &CudaWeights,
     plan: &Plan,
     uses: &Uses,
+    packed_own: &PackedOwn,
     cache: &LayerCache,
     queries: &Queries,
 ) -> Result<Option<PathKernel>> {
@@ -57,7 +59,11 @@ pub(super) fn rows_kernel(
     // As `attend_rows` divides it: the chunk, a ring for each warp, and barriers.
     let stage_bytes = TILE_ROWS * head_dim * size_of::<f32>() + size_of::<u64>();
     let shared_bytes = chunk_bytes(1, is_narrow) + WARPS * stages * stage_bytes + size_of::<u64>();
-    let kernel = if is_narrow { Kernel::HalfAttendRows } else { Kernel::AttendRows };
+    let kernel = match is_narrow {
+        true if packed_own.has(cache) => Kernel::PackedAttendRows,
+        true => Kernel::HalfAttendRows,
+        false => Kernel::AttendRows,
+    };
     Ok(Some(PathKernel { kernel, shape: Shape { grid, threads: 32 * WARPS, shared_bytes }, stages, is_alone: true }))
 }
 
@@ -77,24 +83,15 @@ impl Recorder<'_> {
             })
     }
 
-    /// The kernel, that for words where own tokens are packed, and its argument, around that of every other.
-    pub(super) fn rows_launch(
-        &self,
-        cache: &LayerCache,
-        kernel: Kernel,
-        attention: AttentionArgument,
-    ) -> Result<(Kernel, Argument)> {
-        let (keys, mut values) = cache.suffix.expect("paths that append keys");
-        let is_packed = self.packed_own.has(cache);
-        if is_packed {
-            values = keys;
-        }
+    /// The kernel's argument, around that of every other.
+    pub(super) fn rows_argument(&self, cache: &LayerCache, attention: AttentionArgument) -> Result<Argument> {
+        let (keys, values) = cache.suffix.expect("paths that append keys");
+        let values = if self.packed_own.has(cache) { keys } else { values };
         let boxes = |tensor: Tensor| {
             let (address, box_words) = (self.at(tensor), cache.shape.head_dim);
             let (words, rows) = (cache.shape.heads * cache.shape.steps * box_words, self.most(tensor.rows)?);
             self.weights.machine.map(Boxes { address, words, rows, box_words, box_rows: TILE_ROWS })
         };
-        let argument = RowsArgument { keys: boxes(keys)?, values: boxes(values)?, attention: attention.into() };
-        Ok((if is_packed { Kernel::PackedAttendRows } else { kernel }, argument.into()))
+        Ok(RowsArgument { keys: boxes(keys)?, values: boxes(values)?, attention: attention.into() }.into())
     }
 }

@@ -5,6 +5,7 @@ use super::attention_chunks::{
     CHUNK, CHUNK_STEPS, CHUNK_THREADS, CHUNK_WARPS, GROUP, STEP_BYTES, TILE_ROWS, is_narrow,
 };
 use super::attention_rows::rows_kernel;
+use super::own_tokens::PackedOwn;
 use super::uses::Uses;
 use super::{Recorder, Shape, int, rows};
 use crate::cuda::argument::{KernelRows, argument};
@@ -46,12 +47,13 @@ impl CutContexts {
     pub(in crate::cuda) fn of(weights: &CudaWeights, plan: &Plan) -> Result<Vec<Self>> {
         let mut all: Vec<Self> = Vec::new();
         let uses = Uses::of(plan);
+        let packed_own = PackedOwn::of(weights, plan, &uses);
         for operation in plan.operations(Section::Decode) {
             let Operation::AttendPaths(op) = operation else { continue };
             let (cache, queries) = (op.cache, Queries::of_paths(op));
             if all.iter().any(|group| group.place(&cache).is_some())
                 || is_written_by_decode(plan, &uses, &cache)
-                || PathKernel::of(weights, plan, &uses, &cache, &queries)?.is_none()
+                || PathKernel::of(weights, plan, &uses, &packed_own, &cache, &queries)?.is_none()
             {
                 continue;
             }
@@ -159,6 +161,7 @@ impl PathKernel {
         weights: &CudaWeights,
         plan: &Plan,
         uses: &Uses,
+        packed_own: &PackedOwn,
         cache: &LayerCache,
         queries: &Queries,
     ) -> Result<Option<Self>> {
@@ -166,7 +169,7 @@ impl PathKernel {
             return Ok(None);
         }
         if cache.capacity() <= CHUNK {
-            return rows_kernel(weights, plan, uses, cache, queries);
+            return rows_kernel(weights, plan, uses, packed_own, cache, queries);
         }
         let Some((kernel, shape)) = chunked_attention(weights, plan, uses, cache, queries)? else { return Ok(None) };
         let series = count(cache.shape.series, plan.capacity())?.max(1);
@@ -262,7 +265,7 @@ impl Recorder<'_> {
         let Some((group, place)) = own.find_map(|group| group.place(cache).map(|place| (group, place))) else {
             return Ok(None);
         };
-        let path = PathKernel::of(self.weights, self.plan, &self.uses, cache, queries)?;
+        let path = PathKernel::of(self.weights, self.plan, &self.uses, &self.packed_own, cache, queries)?;
         let Some(path) = path.filter(|path| can_be_alone || !path.is_alone) else {
             return Ok(None);
         };
