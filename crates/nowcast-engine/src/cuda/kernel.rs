@@ -198,6 +198,7 @@ kernels! {
     of each format:
         CutRows = "cut_rows", CutGroupedRows = "cut_grouped_rows",
         CutFewRows = "cut_few_rows", CutFewGroupedRows = "cut_few_grouped_rows",
+        CutFewBareRows = "cut_few_bare_rows", CutFewBareGroupedRows = "cut_few_bare_grouped_rows",
         Ring176 = "ring_176", Ring128 = "ring_128", Ring96 = "ring_96",
         SplitRing2 = "split_ring_2", SplitRing4 = "split_ring_4",
         Block128By128 = "block_128_128", Block128By96 = "block_128_96", Block64By64 = "block_64_64",

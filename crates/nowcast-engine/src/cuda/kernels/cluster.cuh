@@ -11,15 +11,27 @@
 #define CLUSTER_OF(size)
 #endif
 
-// As `KERNEL_AHEAD`, in clusters of `size` blocks, of which grids are multiples.
-#define KERNEL_IN_CLUSTER(name, Call, threads, blocks, size)                                                           \
+// As many registers for a thread as are asked for, from CUDA 12.4 on; before, as many as leave room for so many blocks.
+#define CAN_LIMIT_REGISTERS (__CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1204)
+#if CAN_LIMIT_REGISTERS
+#define LIMITED_TO(registers, threads) __maxnreg__(registers)
+#else
+#define LIMITED_TO(registers, threads) __launch_bounds__(threads, 65536 / ((threads) * (registers)))
+#endif
+
+#define BOUND_KERNEL_IN_CLUSTER(name, Call, size, bounds)                                                              \
     static __device__ __forceinline__ void name##_body(const Call& call);                                              \
-    extern "C" __global__ void CLUSTER_OF(size) __launch_bounds__(threads, blocks)                                     \
-        name(const __grid_constant__ Call call) {                                                                      \
+    extern "C" __global__ void CLUSTER_OF(size) bounds name(const __grid_constant__ Call call) {                       \
         let_next_start();                                                                                              \
         name##_body(call);                                                                                             \
     }                                                                                                                  \
     static __device__ __forceinline__ void name##_body(const Call& call)
+// As `KERNEL_AHEAD`, in clusters of `size` blocks, of which grids are multiples.
+#define KERNEL_IN_CLUSTER(name, Call, threads, blocks, size)                                                           \
+    BOUND_KERNEL_IN_CLUSTER(name, Call, size, __launch_bounds__(threads, blocks))
+// The same, with so many registers for each thread.
+#define LIMITED_KERNEL_IN_CLUSTER(name, Call, threads, registers, size)                                                \
+    BOUND_KERNEL_IN_CLUSTER(name, Call, size, LIMITED_TO(registers, threads))
 
 #ifdef HAS_CLUSTERS
 // All threads of all blocks of the cluster arrive, then wait; what they wrote before is there then.

@@ -22,9 +22,10 @@ struct RowFragments {
 };
 
 // Cuts rows for the products below. Grid: groups of `ROWS` rows, a band or, so that few rows find many multiprocessors, a
-// part of one.
-template <int FORMAT, bool GROUPED, int ROWS>
+// part of one. Rows with a norm are cut by eight groups.
+template <int FORMAT, bool GROUPED, int ROWS, int GROUPS>
 __device__ __forceinline__ void cut_rows(const RowFragments& call) {
+    typedef BandCutter<FORMAT, GROUPED, ROWS, GROUPS> Cutter;
     __shared__ BandShare share;
     i64 first = (i64)blockIdx.x * ROWS;
     int rows = count(call.rows, call.live);
@@ -32,10 +33,12 @@ __device__ __forceinline__ void cut_rows(const RowFragments& call) {
     rows = rows - first < ROWS ? (int)(rows - first) : ROWS;
     uint4* band = call.fragments + first / BAND * call.links * Pieces<FORMAT>::COUNT * 32;
     const float* from = call.input + first * call.inputs;
-    cut_band<FORMAT, GROUPED, ROWS>(from, rows, call.inputs, call.links, band, &share, ROWS < BAND ? (int)(first % BAND) : 0);
+    cut_band<FORMAT, GROUPED, ROWS, GROUPS>(from, rows, call.inputs, call.links, band, &share, ROWS < BAND ? (int)(first % BAND) : 0);
     __syncthreads();
     if ((int)threadIdx.x < rows) {
-        call.row_scale[first + threadIdx.x] = scale_of_row<FORMAT>(share, threadIdx.x, 1.0 / call.inputs, call.has_norm, call.epsilon);
+        int has_norm = Cutter::HAS_SQUARES && call.has_norm;
+        call.row_scale[first + threadIdx.x] =
+            scale_of_row<FORMAT, Cutter::WARPS>(share, threadIdx.x, 1.0 / call.inputs, has_norm, call.epsilon);
     }
 }
 

@@ -8,6 +8,10 @@
 // read once, and where many rows are cut, rows of up to 3,072 too.
 #define KEPT_STEPS 6
 #define MOST_KEPT_STEPS 24
+// Where few rows are cut, blocks are to find room beside those of the product before: few threads, of 64 registers each.
+#define FEW_KEPT_STEPS 8
+#define FEW_THREADS (BAND_THREADS / 2)
+#define FEW_BLOCKS_TOGETHER 8
 
 // What the groups of threads of a block tell each other of its rows.
 struct BandShare {
@@ -15,11 +19,14 @@ struct BandShare {
     float squares[BAND][BAND];
 };
 
-// Cuts `ROWS` rows of a band into fragments, by eight groups of threads; thread `4 r + q` of every group takes row r. The
-// rows' scales can be asked for after the next barrier. GROUPED writes the order of warpgroups (linear_warpgroup.cuh).
-template <int FORMAT, bool GROUPED, int ROWS>
+// Cuts `ROWS` rows of a band into fragments, by groups of threads; thread `4 r + q` of every group takes row r. The rows'
+// scales can be asked for after the next barrier. GROUPED writes the order of warpgroups (linear_warpgroup.cuh).
+template <int FORMAT, bool GROUPED, int ROWS, int GROUPS>
 struct BandCutter {
     static const bool IS_SCALED = Pieces<FORMAT>::IS_SCALED;
+    // Eight groups sum squares, each of every eighth step: another number would sum them in another order.
+    static const bool HAS_SQUARES = GROUPS == BAND;
+    static const int WARPS = GROUPS * ROWS / BAND;
     const float* row;
     uint4* band;
     BandShare* share;
@@ -49,11 +56,14 @@ struct BandCutter {
 
     // The largest value of the row, among all groups.
     __device__ __forceinline__ void agree() {
-        for (int half = 2; half > 0; half /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, half));
-        if (quarter == 0) share->largest[place][group] = largest;
+        auto with = [&](int other) { largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, other)); };
+        with(2), with(1);
+#pragma unroll
+        for (int other = 4 * ROWS; other < 32; other *= 2) with(other);
+        if (threadIdx.x % 32 == place * 4) share->largest[place][threadIdx.x / 32] = largest;
         __syncthreads();
 #pragma unroll
-        for (int other = 0; other < BAND; other++) largest = fmaxf(largest, share->largest[place][other]);
+        for (int other = 0; other < WARPS; other++) largest = fmaxf(largest, share->largest[place][other]);
         factor = power_of_two(LARGEST_EXPONENT - exponent_of(largest));
     }
 
@@ -74,6 +84,7 @@ struct BandCutter {
     }
 
     __device__ __forceinline__ void end() {
+        if (!HAS_SQUARES) return;
         for (int half = 2; half > 0; half /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, half);
         if (quarter == 0) share->squares[place][group] = squares;
     }
@@ -83,20 +94,20 @@ struct BandCutter {
     __device__ __forceinline__ void run() {
         float4 kept[KEPT];
 #pragma unroll
-        for (int index = 0; index < KEPT; index++) kept[index] = load(group + BAND * index);
+        for (int index = 0; index < KEPT; index++) kept[index] = load(group + GROUPS * index);
         if constexpr (IS_SCALED) {
 #pragma unroll 2
-            for (int step = group + BAND * KEPT; step <= last; step += BAND) widen(load(step));
+            for (int step = group + GROUPS * KEPT; step <= last; step += GROUPS) widen(load(step));
 #pragma unroll
             for (int index = 0; index < KEPT; index++) widen(kept[index]);
             agree();
         }
 #pragma unroll
         for (int index = 0; index < KEPT; index++) {
-            if (group + BAND * index < steps) cut(group + BAND * index, kept[index]);
+            if (group + GROUPS * index < steps) cut(group + GROUPS * index, kept[index]);
         }
 #pragma unroll 2
-        for (int step = group + BAND * KEPT; step < steps; step += BAND) cut(step, load(step));
+        for (int step = group + GROUPS * KEPT; step < steps; step += GROUPS) cut(step, load(step));
         end();
     }
 
@@ -105,21 +116,23 @@ struct BandCutter {
         auto four = [&](int step) { return four_inputs(row, step * 16 + quarter * 4, inputs); };
         if constexpr (IS_SCALED) {
 #pragma unroll 1
-            for (int step = group; step < steps; step += BAND) widen(four(step));
+            for (int step = group; step < steps; step += GROUPS) widen(four(step));
             agree();
         }
 #pragma unroll 1
-        for (int step = group; step < steps; step += BAND) cut(step, four(step));
+        for (int step = group; step < steps; step += GROUPS) cut(step, four(step));
         end();
     }
 };
 
-template <int FORMAT, bool GROUPED, int ROWS = BAND>
+template <int FORMAT, bool GROUPED, int ROWS, int GROUPS>
 __device__ __forceinline__ void cut_band(const float* rows, int live_rows, int inputs, int links, uint4* band, BandShare* share,
-                                         int first_row = 0) {
-    BandCutter<FORMAT, GROUPED, ROWS> cutter(rows, live_rows, first_row, inputs, links, band, share);
+                                         int first_row) {
+    BandCutter<FORMAT, GROUPED, ROWS, GROUPS> cutter(rows, live_rows, first_row, inputs, links, band, share);
     if (inputs % LINK != 0) {
         cutter.run_ragged();
+    } else if constexpr (ROWS < BAND) {
+        cutter.template run<FEW_KEPT_STEPS>();
     } else if (links * STEPS <= BAND * KEPT_STEPS) {
         cutter.template run<KEPT_STEPS>();
     } else if (links * STEPS <= BAND * 2 * KEPT_STEPS) {
@@ -130,17 +143,16 @@ __device__ __forceinline__ void cut_band(const float* rows, int live_rows, int i
 }
 
 // What the results of a row are multiplied by: the power of two that its values were divided by, if any, and the inverse
-// root mean square, if there is a norm.
-template <int FORMAT>
+// root mean square, if there is a norm. So many warps looked for the largest value.
+template <int FORMAT, int WARPS = BAND>
 __device__ inline float scale_of_row(const BandShare& share, int place, double inverse_inputs, int has_norm, float epsilon) {
     float largest = 0.0f, squares = 0.0f;
 #pragma unroll
-    for (int warp = 0; warp < BAND; warp++) {
-        if (Pieces<FORMAT>::IS_SCALED) largest = fmaxf(largest, share.largest[place][warp]);
-        squares += share.squares[place][warp];
-    }
+    for (int warp = 0; warp < WARPS && Pieces<FORMAT>::IS_SCALED; warp++) largest = fmaxf(largest, share.largest[place][warp]);
     int exponent = Pieces<FORMAT>::IS_SCALED ? exponent_of(largest) : LARGEST_EXPONENT;
     if (!has_norm) return power_of_two(exponent - LARGEST_EXPONENT);
+#pragma unroll
+    for (int group = 0; group < BAND; group++) squares += share.squares[place][group];
     // Squares beyond f32, which only values without a power of two have, must not end as zeros.
     if (!Pieces<FORMAT>::IS_SCALED && isinf(squares)) return squares;
     // Of the scaled values, whose squares are larger by the square of the factor.

@@ -13,15 +13,16 @@ template <int BLOCKS>
 struct Inbox {
     static const int N = SPLIT_ROW_BANDS, BANDS = N / BLOCKS, SLOTS = PARTS - PARTS / BLOCKS;
     typedef const float (&Tile)[N][4];
+    typedef float Own[BANDS][4];
     // [SLOTS, BANDS, workers]
     float4* places;
     u64* arrived;
     int rank;
 
-    // Before the blocks meet. Of two, the first sends the sum of its parts, the second each of them.
+    // Before the blocks meet.
     __device__ __forceinline__ void prepare() const {
         prepare_barrier(arrived, 1);
-        expect_bytes(arrived, (BLOCKS == 2 && rank == 1 ? 1 : SLOTS) * BANDS * SPLIT_WORKERS * sizeof(float4));
+        expect_bytes(arrived, SLOTS * BANDS * SPLIT_WORKERS * sizeof(float4));
     }
     __device__ __forceinline__ float4* at(int slot, int band) const {
         return places + (slot * BANDS + band) * SPLIT_WORKERS + threadIdx.x;
@@ -37,40 +38,45 @@ struct Inbox {
         sums[0] += other[0], sums[1] += other[1], sums[2] += other[2], sums[3] += other[3];
     }
 
-    // The sums of all parts, in order, for the own share, from those of the last own part and of the one before it, if any.
-    __device__ __forceinline__ void exchange(Tile before, Tile last, float (&sums)[BANDS][4]) const {
+    // Of two blocks: sends the other its share of one of two parts, as soon as it is summed, and keeps the own.
+    __device__ __forceinline__ void send_share(int which, Tile part, Own& own) const {
+#pragma unroll
+        for (int band = 0; band < BANDS; band++) {
+            float other[4];
+#pragma unroll
+            for (int each = 0; each < 4; each++) {
+                float upper = part[band][each], lower = part[BANDS + band][each];
+                own[band][each] = rank == 0 ? upper : lower, other[each] = rank == 0 ? lower : upper;
+            }
+            send(1 - rank, which, band, other);
+        }
+    }
+    // The sums of all parts, in order, for the own share, from those of the last own part and, of two blocks, the own share of
+    // the one before it.
+    __device__ __forceinline__ void exchange(const Own& before, Tile last, Own& sums) const {
         if constexpr (BLOCKS == 2) {
             exchange_halves(before, last, sums);
         } else {
             exchange_quarters(last, sums);
         }
     }
-    __device__ __forceinline__ void exchange_halves(Tile before, Tile last, float (&sums)[BANDS][4]) const {
-#pragma unroll
-        for (int band = 0; band < BANDS; band++) {
-            if (rank == 0) {
-                float both[4] = {before[BANDS + band][0], before[BANDS + band][1], before[BANDS + band][2], before[BANDS + band][3]};
-                add(last[BANDS + band], both);
-                send(1, 0, band, both);
-            } else {
-                send(0, 0, band, before[band]), send(0, 1, band, last[band]);
-            }
-        }
+    __device__ __forceinline__ void exchange_halves(const Own& before, Tile last, Own& sums) const {
+        float after[BANDS][4];
+        send_share(1, last, after);
         wait_for_phase(arrived, 0);
 #pragma unroll
         for (int band = 0; band < BANDS; band++) {
-            float first[4], third[4], fourth[4];
-            receive(0, band, rank == 0 ? third : first);
-            if (rank == 0) receive(1, band, fourth);
+            float one[4], other[4];
+            receive(0, band, one), receive(1, band, other);
 #pragma unroll
             for (int each = 0; each < 4; each++) {
-                float start = rank == 0 ? before[band][each] + last[band][each] : first[each];
-                float next = rank == 0 ? third[each] : before[BANDS + band][each];
-                sums[band][each] = start + next + (rank == 0 ? fourth[each] : last[BANDS + band][each]);
+                float first = rank == 0 ? before[band][each] : one[each], second = rank == 0 ? after[band][each] : other[each];
+                float third = rank == 0 ? one[each] : before[band][each], fourth = rank == 0 ? other[each] : after[band][each];
+                sums[band][each] = first + second + third + fourth;
             }
         }
     }
-    __device__ __forceinline__ void exchange_quarters(Tile last, float (&sums)[BANDS][4]) const {
+    __device__ __forceinline__ void exchange_quarters(Tile last, Own& sums) const {
         float own[BANDS][4];
 #pragma unroll
         for (int peer = 0; peer < BLOCKS; peer++) {

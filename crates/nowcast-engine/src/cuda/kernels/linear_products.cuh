@@ -10,16 +10,26 @@
 // Every kernel of one format. Blocks are named by rows of the result, then columns.
 #define FRAGMENT_KERNELS(name, FORMAT)                                                                                 \
     KERNEL(cut_rows_##name, RowFragments, BAND_THREADS) {                                                              \
-        cut_rows<FORMAT, false, BAND>(call);                                                                           \
+        cut_rows<FORMAT, false, BAND, BAND>(call);                                                                     \
     }                                                                                                                  \
     KERNEL(cut_grouped_rows_##name, RowFragments, BAND_THREADS) {                                                      \
-        cut_rows<FORMAT, true, BAND>(call);                                                                            \
+        cut_rows<FORMAT, true, BAND, BAND>(call);                                                                      \
     }                                                                                                                  \
-    KERNEL(cut_few_rows_##name, RowFragments, BAND_THREADS / 4) {                                                      \
-        cut_rows<FORMAT, false, BAND / 4>(call);                                                                       \
+    KERNEL_AHEAD(cut_few_rows_##name, RowFragments, FEW_THREADS, FEW_BLOCKS_TOGETHER) {                                \
+        wait_for_previous();                                                                                           \
+        cut_rows<FORMAT, false, BAND / 2, BAND>(call);                                                                 \
     }                                                                                                                  \
-    KERNEL(cut_few_grouped_rows_##name, RowFragments, BAND_THREADS / 4) {                                              \
-        cut_rows<FORMAT, true, BAND / 4>(call);                                                                        \
+    KERNEL_AHEAD(cut_few_grouped_rows_##name, RowFragments, FEW_THREADS, FEW_BLOCKS_TOGETHER) {                        \
+        wait_for_previous();                                                                                           \
+        cut_rows<FORMAT, true, BAND / 2, BAND>(call);                                                                  \
+    }                                                                                                                  \
+    KERNEL_AHEAD(cut_few_bare_rows_##name, RowFragments, FEW_THREADS, FEW_BLOCKS_TOGETHER) {                           \
+        wait_for_previous();                                                                                           \
+        cut_rows<FORMAT, false, BAND / 4, 2 * BAND>(call);                                                             \
+    }                                                                                                                  \
+    KERNEL_AHEAD(cut_few_bare_grouped_rows_##name, RowFragments, FEW_THREADS, FEW_BLOCKS_TOGETHER) {                   \
+        wait_for_previous();                                                                                           \
+        cut_rows<FORMAT, true, BAND / 4, 2 * BAND>(call);                                                              \
     }                                                                                                                  \
     KERNEL_AHEAD(block_128_128_##name, Product, 256, 1) {                                                              \
         multiply_block<FORMAT, 4, 4, 2, 4, 1, 4>(call);                                                                \
@@ -54,9 +64,9 @@
     KERNEL_AHEAD(ring_96_##name, RingProduct, RING_THREADS, 1) {                                                       \
         MULTIPLY_RING(FORMAT, 12);                                                                                     \
     }                                                                                                                  \
-    KERNEL_IN_CLUSTER(split_ring_2_##name, RingProduct, SPLIT_THREADS(FORMAT), SPLIT_BLOCKS(FORMAT), 2) {                                         \
+    LIMITED_KERNEL_IN_CLUSTER(split_ring_2_##name, RingProduct, SPLIT_THREADS(FORMAT), SPLIT_REGISTERS(FORMAT, 2), 2) {\
         MULTIPLY_SPLIT_RING(FORMAT, 2);                                                                                \
     }                                                                                                                  \
-    KERNEL_IN_CLUSTER(split_ring_4_##name, RingProduct, SPLIT_THREADS(FORMAT), SPLIT_BLOCKS(FORMAT), 4) {                                         \
+    LIMITED_KERNEL_IN_CLUSTER(split_ring_4_##name, RingProduct, SPLIT_THREADS(FORMAT), SPLIT_REGISTERS(FORMAT, 4), 4) {\
         MULTIPLY_SPLIT_RING(FORMAT, 4);                                                                                \
     }

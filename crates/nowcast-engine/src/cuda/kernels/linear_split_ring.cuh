@@ -13,8 +13,12 @@
 
 // All threads of a block.
 #define SPLIT_THREADS(FORMAT) (FORMAT == SPLIT ? 2 * SPLIT_WORKERS : SPLIT_WORKERS)
-// Blocks that share a multiprocessor: f16 pairs have one set of registers for both kinds of warps.
-#define SPLIT_BLOCKS(FORMAT) (FORMAT == SPLIT ? 2 : 1)
+// Registers that a thread of f16 pairs begins with, and those that a thread that multiplies then takes from a sender: two
+// clusters of two leave room for a small block of the kernel behind on their multiprocessor, where the compiler can be told.
+#define SPLIT_SENDER_REGISTERS 24
+#define SPLIT_WORKER_REGISTERS(BLOCKS) (BLOCKS == 2 && CAN_LIMIT_REGISTERS ? 200 : 232)
+#define SPLIT_REGISTERS(FORMAT, BLOCKS) \
+    (FORMAT == SPLIT ? (SPLIT_WORKER_REGISTERS(BLOCKS) + SPLIT_SENDER_REGISTERS) / 2 : 255)
 
 #if HAS_PIPELINES
 // The parts of a block, one after the other.
@@ -93,7 +97,7 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
         send_box(to, ring_call.values, start * LINK_WORDS + turn * BAND_SIZE * 4, first_row_band, full + stage);
     };
     const bool HAS_SENDER = FORMAT == SPLIT;
-    bool is_sender = warp == (HAS_SENDER ? WARPS : 0), sends = is_sender && sends_for_warp();
+    bool is_sender = warp == (HAS_SENDER ? WARPS : 0), sends = sends_for_warp();
     RingPlace<STAGES> next;
     int sent = ahead;
     auto refill = [&] {
@@ -104,30 +108,36 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
         sent++, next.pass();
     };
     // Weights need not wait for the kernel before.
-    for (int turn = 0; turn < ahead && sends; turn++) send_weights(turn, turn);
+    for (int turn = 0; is_sender && turn < ahead; turn++) {
+        if (sends) send_weights(turn, turn);
+    }
     __syncwarp();
     // Everybody's inbox is prepared.
     wait_in_cluster();
     if constexpr (HAS_SENDER) {
         if (warp >= WARPS) {
-            give_registers_up<24>();
+            give_registers_up<SPLIT_SENDER_REGISTERS>();
             wait_for_previous();
 #pragma unroll 1
-            for (int turn = 0; turn < turns && sends; turn++, next.pass()) {
-                if (turn >= ahead) wait_for_phase(empty + next.stage, next.parity ^ 1), send_weights(next.stage, turn);
+            for (int turn = 0; is_sender && turn < turns; turn++, next.pass()) {
+                if (turn >= ahead) wait_for_phase(empty + next.stage, next.parity ^ 1);
+                if (!sends) continue;
+                if (turn >= ahead) send_weights(next.stage, turn);
                 send_values(next.stage, turn);
             }
             return;
         }
-        take_registers<232>();
+        take_registers<SPLIT_WORKER_REGISTERS(BLOCKS)>();
     }
     float* scales = row_scales + warp * ROWS;
     Finisher<FORMAT, Inbox::BANDS, true> finisher(call, scales, first_row, rows, first_band + warp * 2);
     wait_for_previous();
-    for (int turn = 0; turn < ahead && sends && !HAS_SENDER; turn++) send_values(turn, turn);
+    for (int turn = 0; !HAS_SENDER && is_sender && turn < ahead; turn++) {
+        if (sends) send_values(turn, turn);
+    }
     __syncwarp();
-    // On their way while the products are made.
-    finisher.expect_residuals();
+    // On their way while the products are made, or, of two blocks, while sums are: a share of a half leaves fewer registers.
+    if (BLOCKS > 2) finisher.expect_residuals();
     float own_scales[EACH];
 #pragma unroll
     for (int index = 0; index < EACH; index++) {
@@ -135,11 +145,16 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
         own_scales[index] = row < rows ? scale_at(call, first_row + row) : 0.0f;
     }
     SplitWorker<FORMAT, BLOCKS, decltype(refill)> worker(ring, full, refill);
-    float before[N][4], last[N][4];
+    typename Inbox::Own before, sums;
+    float last[N][4];
     if (turns > 0) worker.begin(turns);
-    if (OWN_PARTS > 1) worker.multiply_part(rank * OWN_PARTS, call.links, before);
+    if constexpr (OWN_PARTS > 1) {
+        float part[N][4];
+        worker.multiply_part(rank * OWN_PARTS, call.links, part);
+        inbox.send_share(0, part, before);
+    }
     worker.multiply_part(rank * OWN_PARTS + OWN_PARTS - 1, call.links, last);
-    float sums[Inbox::BANDS][4];
+    if (BLOCKS == 2) finisher.expect_residuals();
     inbox.exchange(before, last, sums);
 #pragma unroll
     for (int index = 0; index < EACH; index++) {

@@ -44,8 +44,12 @@ pub(super) struct Blocked {
 }
 
 const NAME: &str = "Linear";
-/// Blocks that cut a band where there are few; `cut_few_rows` in linear_products.cuh.
-const BAND_PARTS: usize = 4;
+/// Threads that cut a band, and, where bands would leave multiprocessors idle, those that cut so many of its rows: with a
+/// norm, or bare; `cut_rows`, `cut_few_rows` and `cut_few_bare_rows` in linear_products.cuh.
+const BAND_THREADS: usize = 32 * BAND;
+const FEW_THREADS: usize = BAND_THREADS / 2;
+const FEW_ROWS: usize = BAND / 2;
+const FEW_BARE_ROWS: usize = BAND / 4;
 /// Matrices of the same shape that a product is timed with.
 const MOST_ALIKE: usize = 16;
 /// Rows up to which weights are streamed past them.
@@ -156,16 +160,20 @@ impl Recorder<'_> {
             has_norm: argument.has_norm,
             epsilon: argument.epsilon,
         };
-        // Parts of bands, where bands would leave multiprocessors idle.
-        let bands = most.div_ceil(BAND);
-        let is_few = bands < self.weights.machine.multiprocessors();
-        let parts = if is_few { BAND_PARTS } else { 1 };
-        let shape = Shape { grid: [bands * parts, 1, 1], threads: 32 * BAND / parts, shared_bytes: 0 };
-        let cut_rows = match (tile.grouped, is_few) {
-            (false, false) => Kernel::CutRows(format),
-            (true, false) => Kernel::CutGroupedRows(format),
-            (false, true) => Kernel::CutFewRows(format),
-            (true, true) => Kernel::CutFewGroupedRows(format),
+        let is_few = most.div_ceil(BAND) < self.weights.machine.multiprocessors();
+        let (rows, threads) = match (is_few, argument.has_norm == 0) {
+            (false, _) => (BAND, BAND_THREADS),
+            (true, false) => (FEW_ROWS, FEW_THREADS),
+            (true, true) => (FEW_BARE_ROWS, FEW_THREADS),
+        };
+        let shape = Shape { grid: [most.div_ceil(rows), 1, 1], threads, shared_bytes: 0 };
+        let cut_rows = match (tile.grouped, rows) {
+            (false, BAND) => Kernel::CutRows(format),
+            (true, BAND) => Kernel::CutGroupedRows(format),
+            (false, FEW_ROWS) => Kernel::CutFewRows(format),
+            (true, FEW_ROWS) => Kernel::CutFewGroupedRows(format),
+            (false, _) => Kernel::CutFewBareRows(format),
+            (true, _) => Kernel::CutFewBareGroupedRows(format),
         };
         self.launch(NAME, cut_rows, shape, cut)
     }

@@ -93,6 +93,8 @@ void run(const unsigned grid[3], unsigned threads, unsigned shared_bytes, void (
 
 // Fixed shared memory is one for all blocks: kernels in clusters have none.
 #define HAS_CLUSTERS
+#define CAN_LIMIT_REGISTERS 1
+#define LIMITED_KERNEL_IN_CLUSTER(name, Call, threads, registers, size) KERNEL_IN_CLUSTER(name, Call, threads, 1, size)
 #define KERNEL_IN_CLUSTER(name, Call, threads, blocks, size)                                                           \
     static void name##_body(const Call& call);                                                                         \
     static void name##_thread(const void* call) {                                                                      \
