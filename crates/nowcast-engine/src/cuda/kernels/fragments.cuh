@@ -114,6 +114,17 @@ __device__ __forceinline__ float load_if(bool is_wanted, const float* from) {
     return value;
 }
 
+__device__ __forceinline__ float4 load_four_if(bool is_wanted, const float* from) {
+    float4 four;
+    asm volatile(
+        "{ .reg .pred wanted; setp.ne.b32 wanted, %4, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;"
+        "@wanted ld.global.v4.f32 {%0, %1, %2, %3}, [%5]; }"
+        : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
+        : "r"((int)is_wanted), "l"(from)
+        : "memory");
+    return four;
+}
+
 // The values of two f16s in one word.
 __device__ __forceinline__ float2 values_of_f16(u32 word) {
     float2 values;

@@ -29,16 +29,19 @@ __device__ __forceinline__ void cut_rows(const RowFragments& call) {
     __shared__ BandShare share;
     i64 first = (i64)blockIdx.x * ROWS;
     int rows = count(call.rows, call.live);
-    if (first >= rows) return;
+    if (first >= rows) return wait_for_previous();
     rows = rows - first < ROWS ? (int)(rows - first) : ROWS;
     uint4* band = call.fragments + first / BAND * call.links * Pieces<FORMAT>::COUNT * 32;
-    const float* from = call.input + first * call.inputs;
-    cut_band<FORMAT, GROUPED, ROWS, GROUPS>(from, rows, call.inputs, call.links, band, &share, ROWS < BAND ? (int)(first % BAND) : 0);
+    Cutter cutter(call.input + first * call.inputs, rows, (int)(first % BAND), call.inputs, call.links, band, &share);
+    double inverse_inputs = 1.0 / call.inputs;
+    known_now(inverse_inputs);
+    wait_for_previous();
+    cutter.cut_all(call.links);
     __syncthreads();
     if ((int)threadIdx.x < rows) {
         int has_norm = Cutter::HAS_SQUARES && call.has_norm;
         call.row_scale[first + threadIdx.x] =
-            scale_of_row<FORMAT, Cutter::WARPS>(share, threadIdx.x, 1.0 / call.inputs, has_norm, call.epsilon);
+            scale_of_row<FORMAT, Cutter::WARPS>(share, threadIdx.x, inverse_inputs, has_norm, call.epsilon);
     }
 }
 

@@ -19,35 +19,54 @@ struct BandShare {
     float squares[BAND][BAND];
 };
 
-// Cuts `ROWS` rows of a band into fragments, by groups of threads; thread `4 r + q` of every group takes row r. The rows'
-// scales can be asked for after the next barrier. GROUPED writes the order of warpgroups (linear_warpgroup.cuh).
+// Cuts `ROWS` rows of a band into fragments, by groups of threads, each of which takes every so many-th step; thread
+// `4 r + q` of every group takes row r. The rows' scales can be asked for after the next barrier. GROUPED writes the order of
+// warpgroups (linear_warpgroup.cuh).
 template <int FORMAT, bool GROUPED, int ROWS, int GROUPS>
 struct BandCutter {
     static const bool IS_SCALED = Pieces<FORMAT>::IS_SCALED;
-    // Eight groups sum squares, each of every eighth step: another number would sum them in another order.
+    // Eight groups sum squares: another number would sum them in another order.
     static const bool HAS_SQUARES = GROUPS == BAND;
     static const int WARPS = GROUPS * ROWS / BAND;
-    const float* row;
-    uint4* band;
+    // From one step of a thread to its next: inputs, and words of a fragment.
+    static const int INPUTS = GROUPS * 16, WORDS = GROUPS * 64 * Pieces<FORMAT>::COUNT;
+    static_assert(GROUPS % STEPS == 0, "a thread's steps stand alike in their links");
+    // The thread's own first step.
+    const float* from;
+    u32* to;
     BandShare* share;
-    int inputs, last, steps;
-    // `lane` is that of the row among the eight of the band.
-    int lane, group, place, quarter;
+    int inputs;
+    // Steps of the row from the own first one on; none where there is no row.
+    int left;
+    int group, place, quarter;
     float largest, factor, squares;
 
-    __device__ __forceinline__ BandCutter(const float* rows, int live_rows, int first_row, int all_inputs, int links, uint4* to,
+    // Everything that need not wait for the kernel before.
+    __device__ __forceinline__ BandCutter(const float* rows, int live_rows, int first_row, int all_inputs, int links, uint4* band,
                                           BandShare* all) {
         group = threadIdx.x / (4 * ROWS), place = threadIdx.x / 4 % ROWS, quarter = threadIdx.x % 4;
-        lane = (first_row + place) * 4 + quarter;
-        inputs = all_inputs, last = links * STEPS - 1, band = to, share = all;
-        steps = place < live_rows ? links * STEPS : 0;
-        row = rows + (i64)(place < live_rows ? place : 0) * inputs;
+        inputs = all_inputs, share = all;
+        left = place < live_rows ? links * STEPS - group : 0;
+        from = rows + place * inputs + group * 16 + quarter * 4;
+        int lane = (first_row + place) * 4 + quarter;
+        to = reinterpret_cast<u32*>(band);
+        if (GROUPED) {
+            to += group / STEPS * (128 * Pieces<FORMAT>::COUNT) + group % STEPS * 2 * PAIR_WORDS + lane;
+        } else if (FORMAT == SPLIT) {
+            to += (group * 32 + lane) * 4;
+        } else {
+            to += place_of_four(group, lane) * 2;
+        }
         largest = 0.0f, squares = 0.0f, factor = 1.0f;
+        known_now(from), known_now(to), known_now(left);
     }
 
-    // Four values of a step, or of the last. Loads under no condition are all on their way at once.
-    __device__ __forceinline__ float4 load(int step) const {
-        return *reinterpret_cast<const float4*>(row + (step < last ? step : last) * 16 + quarter * 4);
+    __device__ __forceinline__ bool has(int index) const {
+        return GROUPS * index < left;
+    }
+    // Four values of an own step, zeros where there is none: loads that nothing branches round are all on their way at once.
+    __device__ __forceinline__ float4 load(int index) const {
+        return load_four_if(has(index), from + index * INPUTS);
     }
 
     __device__ __forceinline__ void widen(const float4& four) {
@@ -67,19 +86,16 @@ struct BandCutter {
         factor = power_of_two(LARGEST_EXPONENT - exponent_of(largest));
     }
 
-    __device__ __forceinline__ void cut(int step, const float4& four) {
+    __device__ __forceinline__ void cut(int index, const float4& four) {
         Cut cut = cut_values<FORMAT>(four, factor, &squares);
-        u32* words = reinterpret_cast<u32*>(band);
-        if (GROUPED && FORMAT == SPLIT) {
-            words += step / STEPS * 256 + step % STEPS * 64 + lane;
-            words[0] = cut.near.x, words[32] = cut.near.y, words[128] = cut.rest.x, words[160] = cut.rest.y;
-        } else if (GROUPED) {
-            words += place_of_pair(step, lane);
+        u32* words = to + index * WORDS;
+        if (GROUPED) {
             words[0] = cut.near.x, words[PAIR_WORDS] = cut.near.y;
+            if (FORMAT == SPLIT) words[128] = cut.rest.x, words[128 + PAIR_WORDS] = cut.rest.y;
         } else if (FORMAT == SPLIT) {
-            band[step * 32 + lane] = make_uint4(cut.near.x, cut.near.y, cut.rest.x, cut.rest.y);
+            *reinterpret_cast<uint4*>(words) = make_uint4(cut.near.x, cut.near.y, cut.rest.x, cut.rest.y);
         } else {
-            reinterpret_cast<uint2*>(band)[place_of_four(step, lane)] = cut.near;
+            *reinterpret_cast<uint2*>(words) = cut.near;
         }
     }
 
@@ -94,53 +110,60 @@ struct BandCutter {
     __device__ __forceinline__ void run() {
         float4 kept[KEPT];
 #pragma unroll
-        for (int index = 0; index < KEPT; index++) kept[index] = load(group + GROUPS * index);
+        for (int index = 0; index < KEPT; index++) kept[index] = load(index);
         if constexpr (IS_SCALED) {
-#pragma unroll 2
-            for (int step = group + GROUPS * KEPT; step <= last; step += GROUPS) widen(load(step));
+#pragma unroll 1
+            for (int start = KEPT; has(start); start += 4) {
+                float4 some[4];
+#pragma unroll
+                for (int next = 0; next < 4; next++) some[next] = load(start + next);
+#pragma unroll
+                for (int next = 0; next < 4; next++) widen(some[next]);
+            }
 #pragma unroll
             for (int index = 0; index < KEPT; index++) widen(kept[index]);
             agree();
         }
 #pragma unroll
         for (int index = 0; index < KEPT; index++) {
-            if (group + GROUPS * index < steps) cut(group + GROUPS * index, kept[index]);
+            if (has(index)) cut(index, kept[index]);
         }
 #pragma unroll 2
-        for (int step = group + GROUPS * KEPT; step < steps; step += GROUPS) cut(step, load(step));
+        for (int index = KEPT; has(index); index++) cut(index, load(index));
         end();
     }
 
     // Any rows, value by value.
     __device__ __forceinline__ void run_ragged() {
-        auto four = [&](int step) { return four_inputs(row, step * 16 + quarter * 4, inputs); };
+        auto four = [&](int index) {
+            int input = group * 16 + quarter * 4 + index * INPUTS;
+            return four_inputs(from + index * INPUTS - input, input, inputs);
+        };
         if constexpr (IS_SCALED) {
 #pragma unroll 1
-            for (int step = group; step < steps; step += GROUPS) widen(four(step));
+            for (int index = 0; has(index); index++) widen(four(index));
             agree();
         }
 #pragma unroll 1
-        for (int step = group; step < steps; step += GROUPS) cut(step, four(step));
+        for (int index = 0; has(index); index++) cut(index, four(index));
         end();
     }
-};
 
-template <int FORMAT, bool GROUPED, int ROWS, int GROUPS>
-__device__ __forceinline__ void cut_band(const float* rows, int live_rows, int inputs, int links, uint4* band, BandShare* share,
-                                         int first_row) {
-    BandCutter<FORMAT, GROUPED, ROWS, GROUPS> cutter(rows, live_rows, first_row, inputs, links, band, share);
-    if (inputs % LINK != 0) {
-        cutter.run_ragged();
-    } else if constexpr (ROWS < BAND) {
-        cutter.template run<FEW_KEPT_STEPS>();
-    } else if (links * STEPS <= BAND * KEPT_STEPS) {
-        cutter.template run<KEPT_STEPS>();
-    } else if (links * STEPS <= BAND * 2 * KEPT_STEPS) {
-        cutter.template run<2 * KEPT_STEPS>();
-    } else {
-        cutter.template run<MOST_KEPT_STEPS>();
+    // Once the rows are there.
+    __device__ __forceinline__ void cut_all(int links) {
+        if (inputs % LINK != 0) {
+            run_ragged();
+        } else if constexpr (ROWS < BAND) {
+            run<FEW_KEPT_STEPS>();
+        } else if (links * STEPS <= BAND * KEPT_STEPS) {
+            run<KEPT_STEPS>();
+        } else if (links * STEPS <= BAND * 2 * KEPT_STEPS) {
+            run<2 * KEPT_STEPS>();
+        } else {
+            run<MOST_KEPT_STEPS>();
+        }
     }
-}
+};
 
 // What the results of a row are multiplied by: the power of two that its values were divided by, if any, and the inverse
 // root mean square, if there is a norm. So many warps looked for the largest value.

@@ -9,26 +9,22 @@
 
 // Every kernel of one format. Blocks are named by rows of the result, then columns.
 #define FRAGMENT_KERNELS(name, FORMAT)                                                                                 \
-    KERNEL(cut_rows_##name, RowFragments, BAND_THREADS) {                                                              \
+    KERNEL_AHEAD(cut_rows_##name, RowFragments, BAND_THREADS, 1) {                                                     \
         cut_rows<FORMAT, false, BAND, BAND>(call);                                                                     \
     }                                                                                                                  \
-    KERNEL(cut_grouped_rows_##name, RowFragments, BAND_THREADS) {                                                      \
+    KERNEL_AHEAD(cut_grouped_rows_##name, RowFragments, BAND_THREADS, 1) {                                             \
         cut_rows<FORMAT, true, BAND, BAND>(call);                                                                      \
     }                                                                                                                  \
     KERNEL_AHEAD(cut_few_rows_##name, RowFragments, FEW_THREADS, FEW_BLOCKS_TOGETHER) {                                \
-        wait_for_previous();                                                                                           \
         cut_rows<FORMAT, false, BAND / 2, BAND>(call);                                                                 \
     }                                                                                                                  \
     KERNEL_AHEAD(cut_few_grouped_rows_##name, RowFragments, FEW_THREADS, FEW_BLOCKS_TOGETHER) {                        \
-        wait_for_previous();                                                                                           \
         cut_rows<FORMAT, true, BAND / 2, BAND>(call);                                                                  \
     }                                                                                                                  \
     KERNEL_AHEAD(cut_few_bare_rows_##name, RowFragments, FEW_THREADS, FEW_BLOCKS_TOGETHER) {                           \
-        wait_for_previous();                                                                                           \
         cut_rows<FORMAT, false, BAND / 4, 2 * BAND>(call);                                                             \
     }                                                                                                                  \
     KERNEL_AHEAD(cut_few_bare_grouped_rows_##name, RowFragments, FEW_THREADS, FEW_BLOCKS_TOGETHER) {                   \
-        wait_for_previous();                                                                                           \
         cut_rows<FORMAT, true, BAND / 4, 2 * BAND>(call);                                                              \
     }                                                                                                                  \
     KERNEL_AHEAD(block_128_128_##name, Product, 256, 1) {                                                              \

@@ -49,6 +49,17 @@ __device__ __forceinline__ void ask_now() {
     asm volatile("" ::: "memory");
 }
 
+// Computed here, not where it is used first: behind a wait that it might precede.
+__device__ __forceinline__ void known_now(int value) {
+    asm volatile("" ::"r"(value));
+}
+__device__ __forceinline__ void known_now(double value) {
+    asm volatile("" ::"d"(value));
+}
+__device__ __forceinline__ void known_now(const void* value) {
+    asm volatile("" ::"l"(value));
+}
+
 // One entry point with one structure as its argument; at most `threads` threads in a block, at least `blocks` of them on
 // a multiprocessor. What it does before it waits for the kernel before it may only read weights, live extents and inputs,
 // which are copied before all kernels, and what `Kernel::lets_next_start` in kernel.rs names.

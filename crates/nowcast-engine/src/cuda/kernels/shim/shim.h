@@ -234,6 +234,9 @@ template <typename Word>
 inline void store_if(bool is_wanted, Word* to, Word word) {
     if (is_wanted) *to = word;
 }
+inline float4 load_four_if(bool is_wanted, const float* from) {
+    return is_wanted ? *reinterpret_cast<const float4*>(from) : float4{};
+}
 inline float load_if(bool is_wanted, const float* from) {
     return is_wanted ? *from : 0.0f;
 }
@@ -352,6 +355,8 @@ template <int COUNT>
 inline void take_registers() {}
 
 inline void expect(const void*) {}
+template <typename Value>
+inline void known_now(Value) {}
 inline void ask_now() {}
 
 // Copies that are awaited later are done at once.
