@@ -19,9 +19,7 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     // The longest first.
     int first = (gridDim.x - 1 - blockIdx.x) / BLOCKS * ROWS;
     bool live = (int)blockIdx.z < series && first < window.series_rows;
-    // Every thread waits for the kernel before.
-    if (!IS_CUT || !live) wait_for_previous();
-    if (!live) return;
+    if (!live) return wait_for_previous();
     i64 first_row = (i64)blockIdx.z * window.series_rows + first;
     int rows = window.series_rows - first < ROWS ? window.series_rows - first : ROWS;
     int common = visible_keys(window, first + rows - 1), hidden = hidden_keys(call, window);
@@ -29,11 +27,9 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     int first_chunk = hidden / CHUNK * CHUNK;
     Block block(call, memory, prefix, first_chunk, common, window.context);
     typename Block::CutKeys cut;
-    if (IS_CUT) {
-        // The kernel behind `cut_context` began when that had ended, and this one began later.
-        block.load_cut_keys(&cut);
-        wait_for_previous();
-    }
+    // The kernel behind `cut_context` began when that had ended, and this one began later.
+    if (IS_CUT) block.load_cut_keys(&cut);
+    wait_for_previous();
     // Keys, then values, on their way: registers have no room for both.
     ChunkPairs pairs;
     if (GROUPS == 1 && !IS_CUT) block.load_keys(block.start, 0, &pairs);

@@ -53,6 +53,9 @@ __device__ __forceinline__ void ask_now() {
 __device__ __forceinline__ void known_now(int value) {
     asm volatile("" ::"r"(value));
 }
+__device__ __forceinline__ void known_now(long long value) {
+    asm volatile("" ::"l"(value));
+}
 __device__ __forceinline__ void known_now(double value) {
     asm volatile("" ::"d"(value));
 }

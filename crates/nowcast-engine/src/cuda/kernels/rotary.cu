@@ -143,11 +143,13 @@ struct AppendedPair {
 };
 
 // A path's own tokens. A warp takes a head of one row.
-KERNEL(append_own, AppendCache, 32 * OWN_WARPS) {
+KERNEL_AHEAD(append_own, AppendCache, 32 * OWN_WARPS, 1) {
     int unit = blockIdx.x * OWN_WARPS + threadIdx.x / 32, head = unit % call.heads, row = unit / call.heads;
-    if (row >= count(call.rows, call.live)) return;
+    if (row >= count(call.rows, call.live)) return wait_for_previous();
     int tokens = count(call.tokens, call.live), sequence = row / tokens, token = row % tokens;
     i64 room = (((i64)sequence * call.heads + head) * call.capacity + call.first + token) * call.head_dim;
+    known_now(head), known_now(token), known_now(room);
+    wait_for_previous();
     for (int index = threadIdx.x % 32; index < call.head_dim / 2; index += 32) {
         AppendedPair pair(call, row, token, head, index);
         if (call.packs_own) pair.key = packed_own(pair.key, pair.value);
@@ -160,13 +162,15 @@ KERNEL(append_own, AppendCache, 32 * OWN_WARPS) {
 }
 
 // A context's tokens; its keys lie transposed. Grid: some tokens of one series, heads, series.
-KERNEL(append_context, AppendCache, 32 * TURNED) {
+KERNEL_AHEAD(append_context, AppendCache, 32 * TURNED, 1) {
     SHARED_MEMORY(turned);
     int tokens = count(call.tokens, call.live), start = blockIdx.x * TURNED, head = blockIdx.y, sequence = blockIdx.z;
-    if (start >= tokens || sequence >= count(call.rows, call.live) / tokens) return;
+    if (start >= tokens || sequence >= count(call.rows, call.live) / tokens) return wait_for_previous();
     int live = tokens - start < TURNED ? tokens - start : TURNED, head_dim = call.head_dim, own = threadIdx.x / 32;
     i64 room = ((i64)sequence * call.heads + head) * head_dim * call.capacity;
     float* values = call.values + room + (i64)(call.first + start + own) * head_dim;
+    known_now(values);
+    wait_for_previous();
     for (int index = threadIdx.x % 32; own < live && index < head_dim / 2; index += 32) {
         AppendedPair pair(call, sequence * tokens + start + own, start + own, head, index);
         // A gap behind every component keeps them in different banks.
