@@ -48,10 +48,13 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
     };
     if (unit_of(own_slot) < share.units) load(own_slot);
     int rows = count(call.rows, call.live);
+    RowCutter<FORMAT> cutter(call.input + start * LINK, call.inputs, links, values, stage);
+    known_now(rows);
     // Nothing is stored in a block that has yet to start.
     wait_in_cluster();
     wait_for_previous();
 
+    if (!IS_CUT) cutter.ask(warp < rows);
     ResultPair result;
     auto prepare = [&](int slot) {
         result = prepare_pair<FORMAT>(call, row, share.first + unit_of(slot) * share.bands, column);
@@ -65,7 +68,6 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
         return value;
     };
     if constexpr (!IS_CUT) {
-        RowCutter<FORMAT> cutter(call.input + start * LINK, call.inputs, links, values, stage);
         if (warp < rows) {
             cutter.read();
             if (IS_SCALED && cutter.lane < CLUSTER) *in_peer(largest + own_part * BAND + warp, cutter.lane) = cutter.largest;

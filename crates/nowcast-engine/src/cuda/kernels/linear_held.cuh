@@ -99,12 +99,14 @@ __device__ __forceinline__ void multiply_held_in_cluster(const Product& call) {
         result.high_place = -1;
     }
     int rows = count(call.rows, call.live);
+    RowCutter<SPLIT> cutter(call.input + start * LINK, call.inputs, links, values, values);
+    known_now(rows);
     // Nothing is stored in a block that has yet to start.
     wait_in_cluster();
     wait_for_previous();
 
+    cutter.ask(warp < rows);
     if (finishes && row < rows) load_residuals(call, &result);
-    RowCutter<SPLIT> cutter(call.input + start * LINK, call.inputs, links, values, values);
     if (warp < rows) {
         cutter.read();
         if (cutter.lane < CLUSTER) *in_peer(largest + own_part * BAND + warp, cutter.lane) = cutter.largest;

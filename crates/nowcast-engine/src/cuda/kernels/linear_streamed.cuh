@@ -30,7 +30,8 @@ struct Share {
 // so the sums are the same.
 template <int FORMAT>
 struct RowCutter {
-    const float* row;
+    // The lane's own first step.
+    const float* first;
     uint4* band;
     uint4* stage;
     int inputs, last, lane, place;
@@ -40,8 +41,9 @@ struct RowCutter {
     // For SPLIT the stage may be the band itself: what is made of four values takes their place.
     __device__ __forceinline__ RowCutter(const float* rows, int all_inputs, int links, uint4* to, uint4* staged) {
         lane = threadIdx.x % 32, place = threadIdx.x / 32, inputs = all_inputs, last = links * STEPS - 1;
-        row = rows + (i64)place * inputs, band = to, stage = staged;
+        first = rows + place * inputs + lane / 4 * 16 + lane % 4 * 4, band = to, stage = staged;
         largest = 0.0f, squares = 0.0f;
+        known_now(first), known_now(last);
     }
 
     __device__ __forceinline__ uint4* own(int step) const {
@@ -49,7 +51,7 @@ struct RowCutter {
     }
 
     __device__ __forceinline__ const float* from(int step) const {
-        return row + step * 16 + lane % 4 * 4;
+        return first + (step - lane / 4) * 16;
     }
 
     __device__ __forceinline__ void widen(const float4& four) {
@@ -72,15 +74,16 @@ struct RowCutter {
         }
     }
 
-    // Reads the row and finds its largest value. The first steps stay in registers, the others wait in the stage; every
-    // thread reads what it wrote itself.
-    __device__ __forceinline__ void read() {
-        const int FIRST = BAND * KEPT_STEPS;
+    // The first steps of a row of whole links, if there is one, on their way to registers.
+    __device__ __forceinline__ void ask(bool is_row) {
 #pragma unroll
         for (int index = 0; index < KEPT_STEPS; index++) {
-            int step = lane / 4 + BAND * index;
-            kept[index] = *reinterpret_cast<const float4*>(from(step < last ? step : last));
+            kept[index] = load_four_if(is_row && lane / 4 + BAND * index <= last, first + index * BAND * 16);
         }
+    }
+    // Finds the row's largest value. Steps behind the first wait in the stage; every thread reads what it wrote itself.
+    __device__ __forceinline__ void read() {
+        const int FIRST = BAND * KEPT_STEPS;
         // Blocks begin at different steps, so that they do not all ask for the same lines at once.
         int turns = (last + 1 - FIRST) / BAND, turn = turns * (int)(blockIdx.x % BAND) / BAND;
         for (int index = 0; index < turns; index++) {
@@ -113,14 +116,18 @@ struct RowCutter {
 
     // Rows that do not end with a link, value by value.
     __device__ __forceinline__ void run_ragged() {
+        auto four = [&](int step) {
+            int input = step * 16 + lane % 4 * 4;
+            return four_inputs(from(step) - input, input, inputs);
+        };
 #pragma unroll 1
         for (int step = lane / 4; step <= last && Pieces<FORMAT>::IS_SCALED; step += BAND) {
-            widen(four_inputs(row, step * 16 + lane % 4 * 4, inputs));
+            widen(four(step));
         }
         if (Pieces<FORMAT>::IS_SCALED) largest = largest_of_warp(largest);
         choose_factor();
 #pragma unroll 1
-        for (int step = lane / 4; step <= last; step += BAND) cut(step, four_inputs(row, step * 16 + lane % 4 * 4, inputs));
+        for (int step = lane / 4; step <= last; step += BAND) cut(step, four(step));
     }
 
     __device__ __forceinline__ void end(BandShare* share) {
@@ -159,12 +166,15 @@ __device__ __forceinline__ void stream_weights(const Product& call, const Share&
     finisher.begin();
     double inverse_inputs = 1.0 / call.inputs;
     int rows = count(call.rows, call.live);
+    bool is_whole = call.inputs % LINK == 0;
+    RowCutter<FORMAT> cutter(call.input, call.inputs, call.links, values, stage);
+    known_now(rows);
     wait_for_previous();
 
+    cutter.ask(warp < rows && is_whole);
     finisher.prepare(rows);
     if (warp < rows) {
-        RowCutter<FORMAT> cutter(call.input, call.inputs, call.links, values, stage);
-        if (call.inputs % LINK == 0) {
+        if (is_whole) {
             cutter.read();
             cutter.cut_all();
         } else {

@@ -203,11 +203,12 @@ KERNEL_AHEAD(weigh_tokens, SampleToken, THREADS, 2) {
     const Live live = *call.live;
     int row = blockIdx.x, vocabulary = call.vocabulary;
     bool is_live = row < count(call.rows, &live);
+    // Each path has a row of its own, or draws from it later. Random numbers depend on inputs alone.
+    double uniform = call.shared || !is_live ? 0.0 : uniform_of(call, live, row);
+    known_now(uniform);
     wait_for_previous();
     if (!is_live) return;
     double* weights = reinterpret_cast<double*>(memory);
-    // Each path has a row of its own, or draws from it later.
-    double uniform = call.shared ? 0.0 : uniform_of(call, live, row);
     u32* keys = reinterpret_cast<u32*>(weights + 2 * vocabulary);
     weigh(call.logits + (i64)row * vocabulary, vocabulary, live, weights, keys, &share);
     FOR_TOKENS(index, vocabulary) call.weights[(i64)row * vocabulary + index] = weights[index];
@@ -221,12 +222,13 @@ KERNEL_AHEAD(draw_token, SampleToken, THREADS, 2) {
     const Live live = *call.live;
     int path = blockIdx.x, vocabulary = call.vocabulary;
     bool is_live = path < count(call.paths, &live);
+    double uniform = is_live ? uniform_of(call, live, path) : 0.0;
+    known_now(uniform);
     wait_for_previous();
     if (!is_live) return;
     double* weights = reinterpret_cast<double*>(memory);
     const double* source = call.weights + (i64)(path / live.samples) * vocabulary;
     for (int index = threadIdx.x; index < vocabulary; index += THREADS) weights[index] = source[index];
-    double uniform = uniform_of(call, live, path);
     __syncthreads();
     draw(call, path, uniform, weights, weights + vocabulary, &share);
 }
