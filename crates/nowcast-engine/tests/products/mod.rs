@@ -29,6 +29,8 @@ pub(crate) struct Product {
     pub(crate) capacity: usize,
     /// All values are multiplied by it.
     pub(crate) size: f32,
+    /// Whether the last inputs of a row are its largest.
+    pub(crate) ends_large: bool,
 }
 
 impl Product {
@@ -44,6 +46,7 @@ impl Product {
             has_residual: false,
             capacity,
             size: 1.0,
+            ends_large: false,
         }
     }
 
@@ -54,6 +57,7 @@ impl Product {
     /// Rows differ a thousandfold in size, and so do the values of one.
     fn value(&self, row: usize, input: usize) -> f32 {
         let size = [1.0, 300.0, 0.01, 7.0][row % 4] * if input.is_multiple_of(5) { 30.0 } else { 1.0 };
+        let size = if self.ends_large && input + 6 > self.inputs { 100.0 * size } else { size };
         scattered(row * self.inputs + input, 1) * size * self.size
     }
 
