@@ -171,7 +171,7 @@ fn blocks_share_out_the_links_of_many_columns() {
 
 #[test]
 fn rows_cut_for_the_next_product_have_the_same_digits() {
-    for dtype in [Dtype::Bf16, Dtype::Tf32] {
+    for dtype in DTYPES {
         // A ring whose last rows hang over and rings whose links four and two blocks share, as the test of tile.rs says, and
         // rows that weights stream past.
         for (capacity, live, inputs, hidden, outputs) in [

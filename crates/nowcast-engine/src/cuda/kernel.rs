@@ -192,8 +192,9 @@ kernels! {
     "tokens.cu": RepeatRows = "repeat_rows", Embed = "embed", QuantiseBits = "quantise_bits";
     "sampling.cu": WeighTokens = "weigh_tokens", DrawToken = "draw_token";
     "transfer.cu": Transfer = "transfer", SendAnswer = "send_answer";
-    "linear_f32.cu": ClusterHeld = "cluster_held_f32";
-    "linear_bf16.cu": StreamOperands = "stream_operands_bf16", ClusterOperands = "cluster_operands_bf16";
+    "linear_f32.cu": ClusterHeld = "cluster_held_f32", ClusterHeldOperands = "cluster_held_operands_f32";
+    "linear_tf32.cu": HalfClusterOperands = "cluster_operands_tf32";
+    "linear_bf16.cu": ClusterOperands = "cluster_operands_bf16";
     // FRAGMENT_KERNELS in linear_products.cuh.
     of each format:
         CutRows = "cut_rows", CutGroupedRows = "cut_grouped_rows",
@@ -203,6 +204,7 @@ kernels! {
         SplitRing2 = "split_ring_2", SplitRing4 = "split_ring_4",
         Block128By128 = "block_128_128", Block128By96 = "block_128_96", Block64By64 = "block_64_64",
         Block32By32 = "block_32_32", Small32By32 = "small_32_32", Stream = "stream", Cluster = "cluster",
+        StreamOperands = "stream_operands",
         ProjectAndAttend = "project_and_attend";
 }
 

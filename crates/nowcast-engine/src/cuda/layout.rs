@@ -2,7 +2,7 @@
 
 use super::device::CudaWeights;
 use super::record::CutContexts;
-use super::weights::{BAND, DeviceLinear, Format};
+use super::weights::{BAND, DeviceLinear};
 use crate::error::{Error, Result};
 use crate::extent::{Live, Rows};
 use crate::operation::Operation;
@@ -20,9 +20,9 @@ pub(super) struct Layout {
     pub(super) row_scale: usize,
     /// [`Layout::contents`].
     pub(super) constants: usize,
-    /// The rows of a product as tensor cores read them.
+    /// The rows of a product with a norm as tensor cores read them.
     pub(super) row_fragments: usize,
-    /// Rows that are cut by whoever writes them, for the product behind.
+    /// Those of a product without, which whoever writes them may have cut.
     pub(super) next_fragments: usize,
     /// The whole block.
     pub(super) bytes: usize,
@@ -48,10 +48,8 @@ impl Layout {
                             let links = rows.div_ceil(BAND).checked_mul(links);
                             links.and_then(|links| links.checked_mul(matrix.format.link_bytes())).ok_or(Error::Overflow)
                         };
-                        fragment_bytes = fragment_bytes.max(bytes_of(matrix.links)?);
-                        if matrix.format == Format::Brain && op.norm_epsilon.is_none() {
-                            next_bytes = next_bytes.max(bytes_of(matrix.links)?);
-                        }
+                        let most = if op.norm_epsilon.is_some() { &mut fragment_bytes } else { &mut next_bytes };
+                        *most = bytes_of(matrix.links)?.max(*most);
                     }
                 }
                 _ => {}

@@ -48,8 +48,10 @@ struct Attention {
     int key_column;
     int value_column;
     int interleaved;
-    // Whether results are cut for the product behind, whose inputs they are: bf16, in the order of warpgroups.
-    int cuts_results;
+    // What results are multiplied by and cut with for the product behind, whose inputs they are, in the order of warpgroups; 0
+    // where they stay as they are. And whether that is one of bf16.
+    float result_factor;
+    int hands_bf16;
     // Chunks that there is room for, and rounds of them that are in shared memory together.
     int chunks;
     int stages;

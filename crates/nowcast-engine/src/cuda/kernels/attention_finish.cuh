@@ -48,7 +48,7 @@ __device__ __forceinline__ void finish_few_rows(const Block& block, i64 first_ro
         }
         __syncthreads();
     }
-    if (slot < rows) write_answer(call, first_row + slot, head, answer);
+    if (slot < rows) write_answer<Block::CAN_PACK>(call, first_row + slot, head, answer);
 }
 
 // Merges own keys, `COUNT` at a time, into answers that have been put by, and writes them: those of a thread's rows from
@@ -84,7 +84,7 @@ __device__ __forceinline__ void finish_rows(const Block& block, i64 first_row, i
         }
 #pragma unroll
         for (int index = 0; index < TOGETHER; index++) {
-            if (row + index < rows) write_answer(call, first_row + row + index, head, answers[index]);
+            if (row + index < rows) write_answer<Block::CAN_PACK>(call, first_row + row + index, head, answers[index]);
         }
     }
 }

@@ -216,29 +216,36 @@ __device__ __forceinline__ int own_keys(const Attention& call) {
     return call.tokens == 0 ? 0 : call.seen + call.tokens - 1;
 }
 
-// Four results cut, which need no power of two in bf16.
+// Four results cut.
+template <int FORMAT>
 __device__ __forceinline__ void write_operands(const Attention& call, i64 row, int column, const float4& four) {
     u32* words = reinterpret_cast<u32*>(call.output);
-    u32* to = operands_at(words, call.output_width, row, column / 16, column % 16 / 4);
-    to[0] = nearest_pair<BRAIN>(four.x, four.y);
-    to[PAIR_WORDS] = nearest_pair<BRAIN>(four.z, four.w);
+    float squares = 0.0f;
+    write_pairs<FORMAT>(operands_at<FORMAT>(words, call.output_width, row, column / 16, column % 16 / 4),
+                        cut_values<FORMAT>(four, Pieces<FORMAT>::IS_SCALED ? call.result_factor : 1.0f, &squares));
 }
 
+// Kernels that are `NARROW` stand before products of tf32 or bf16.
+template <bool NARROW>
 __device__ __forceinline__ void write_four(const Attention& call, i64 row, int column, const float4& four) {
-    if (call.cuts_results) {
-        write_operands(call, row, column, four);
-    } else {
+    if (call.result_factor == 0.0f) {
         *reinterpret_cast<float4*>(call.output + row * call.output_width + column) = four;
+    } else if (!NARROW) {
+        write_operands<SPLIT>(call, row, column, four);
+    } else if (call.hands_bf16) {
+        write_operands<BRAIN>(call, row, column, four);
+    } else {
+        write_operands<HALF>(call, row, column, four);
     }
 }
 
-template <int GROUPS>
+template <bool NARROW, int GROUPS>
 __device__ __forceinline__ void write_answer(const Attention& call, i64 row, int head, const Answer<GROUPS>& answer) {
     float inverse = 1.0f / answer.sum;
 #pragma unroll
     for (int group = 0; group < GROUPS; group++) {
         int component = 4 * (threadIdx.x % LANES + LANES * group);
         if (component >= call.head_dim) continue;
-        write_four(call, row, head * call.head_dim + component, scaled(answer.value[group], inverse));
+        write_four<NARROW>(call, row, head * call.head_dim + component, scaled(answer.value[group], inverse));
     }
 }

@@ -324,6 +324,6 @@ __device__ __forceinline__ void attend_paths(const Attention& call) {
     }
     if (own > 0) merge(&answer, own_answer);
     int row = threadIdx.x / LANES;
-    if (row < rows) write_answer(call, first_row + row, head, answer);
+    if (row < rows) write_answer<Block::CAN_PACK>(call, first_row + row, head, answer);
 }
 #endif

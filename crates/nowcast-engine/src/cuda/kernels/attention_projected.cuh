@@ -123,10 +123,10 @@ struct HeadAttention {
             if (start + other <= row) result = fmaf(weight, values[(start + other) * BAND + column], result);
         }
         if (row < rows) {
-            i64 to = (i64)row * call.heads * HEAD_DIM + head * HEAD_DIM + rank * BAND + column;
-            if (FORMAT == BRAIN && call.projection.cuts_results) {
-                to = place_of_operand(row, head * HEAD_DIM + rank * BAND + column);
-                write_operand(call.output, to, result * (1.0f / sum));
+            int to = row * call.heads * HEAD_DIM + head * HEAD_DIM + rank * BAND + column;
+            if (call.projection.result_factor != 0.0f) {
+                to = place_of_operand<FORMAT>(row, head * HEAD_DIM + rank * BAND + column);
+                write_operand<FORMAT>(call.output, to, result * (1.0f / sum) * call.projection.result_factor);
             } else {
                 call.output[to] = result * (1.0f / sum);
             }

@@ -56,7 +56,7 @@ struct RowAttention : LaneRows {
                 int column = head * HEAD_DIM;
                 const u32* words = reinterpret_cast<const u32*>(call.query);
                 i64 row = row_of(which);
-                auto from = [&](int first) { return own_operands(words, call.query_width, row, column + first); };
+                auto from = [&](int first) { return own_operands<BRAIN>(words, call.query_width, row, column + first); };
                 load_operands(from(call.query_column), queries[which]);
                 load_operands(from(call.key_column), keys[which]);
                 load_operands(from(call.value_column), values[which]);
@@ -272,13 +272,22 @@ struct RowAttention : LaneRows {
             Row results;
 #pragma unroll
             for (int step = 0; step < CHUNK_STEPS; step++) results[step] = scaled(answers[which].value[step], inverse);
-            if (call.cuts_results) {
-                u32* words = reinterpret_cast<u32*>(call.output);
-                store_operands(own_operands(words, call.output_width, row, head * HEAD_DIM), results);
-            } else {
+            if (call.result_factor == 0.0f) {
                 store(call.output + row * call.output_width + head * HEAD_DIM, results);
+            } else if (FORMAT == SPLIT) {
+                write_operands<SPLIT>(row, results);
+            } else if (call.hands_bf16) {
+                write_operands<BRAIN>(row, results);
+            } else {
+                write_operands<HALF>(row, results);
             }
         }
+    }
+    template <int CUT_FORMAT>
+    __device__ __forceinline__ void write_operands(i64 row, const Row& results) const {
+        u32* words = reinterpret_cast<u32*>(call.output);
+        u32* to = own_operands<CUT_FORMAT>(words, call.output_width, row, head * HEAD_DIM);
+        store_operands<CUT_FORMAT>(to, call.result_factor, results);
     }
 };
 

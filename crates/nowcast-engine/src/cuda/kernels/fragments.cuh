@@ -7,8 +7,9 @@
 //
 // SPLIT keeps 22 bits of f32: the nearest f16 and the nearest f16 of what that leaves, four bytes together. A product is
 // near * near + near * rest + rest * near; rest * rest is below the last place of f32. Powers of two bring the largest
-// value of a row to 2^12, so that nothing overflows and no f16 that matters is subnormal. HALF keeps the nearest f16
-// alone (TF32 has the same eleven bits), BRAIN the nearest bf16.
+// value of a row to 2^12, so that nothing overflows and no f16 that matters is subnormal; or, where the weights that made
+// them tell how far all rows reach (record/reach.rs), that to 2^15, so that rows are cut by whoever writes them. HALF keeps
+// the nearest f16 alone (TF32 has the same eleven bits), BRAIN the nearest bf16.
 //
 // Tensor cores round sums towards zero, so chains are short: one for each link of SPLIT. The others have rounded their
 // operands far more than chains of eight links lose. The chains of each of four equal parts of the links are added in order,
@@ -46,12 +47,12 @@ struct Product {
     const float* bias;
     // [rows, inputs], for products that cut their rows themselves.
     const float* input;
-    // [bands, links, pieces, 32] and [rows], for the others; no scales where rows were cut as they are.
+    // [bands, links, pieces, 32] and [rows], for the others; no scales where whoever wrote the rows has cut them.
     const uint4* row_fragments;
     const float* row_scale;
     // [rows, columns], or null.
     const float* residual;
-    // [rows, columns], or cut [row bands, columns / 32, 1, 32].
+    // [rows, columns], or cut [row bands, columns / 32, pieces, 32].
     float* output;
     const Live* live;
     Rows rows;
@@ -66,9 +67,19 @@ struct Product {
     int gated;
     int has_norm;
     float epsilon;
-    // Whether gated results are cut for the product behind.
-    int cuts_results;
+    // The power of two that all rows are multiplied by before they are cut, or 0 where each has its own, and its inverse; of
+    // bf16 always 1.
+    float row_factor;
+    float row_unit;
+    // What results are multiplied by and cut with for the product behind, or 0 where they stay as they are.
+    float result_factor;
 };
+
+// Whether a row's largest value decides its power of two.
+template <int FORMAT, typename Call>
+__device__ __forceinline__ bool looks_for_largest(const Call& call) {
+    return Pieces<FORMAT>::IS_SCALED && call.row_factor == 0.0f;
+}
 
 #ifndef NOWCAST_SHIM
 template <int FORMAT>
@@ -189,7 +200,22 @@ __device__ inline int exponent_of(float value) {
     return exponent < -100 ? -100 : exponent;
 }
 
-// What four scaled values of a step become: the nearest pairs and, of SPLIT, those of what they leave.
+// Two scaled values, cut: the nearest pair and, of SPLIT, that of what they leave.
+struct CutPair {
+    u32 near, rest;
+};
+
+template <int FORMAT>
+__device__ __forceinline__ CutPair cut_pair(float first, float second) {
+    CutPair cut = {nearest_pair<FORMAT>(first, second), 0};
+    if (FORMAT == SPLIT) {
+        float2 near = values_of_f16(cut.near);
+        cut.rest = nearest_pair<FORMAT>(first - near.x, second - near.y);
+    }
+    return cut;
+}
+
+// The same of four values of a step.
 struct Cut {
     uint2 near, rest;
 };
@@ -199,15 +225,8 @@ template <int FORMAT>
 __device__ __forceinline__ Cut cut_values(const float4& four, float factor, float* squares) {
     float2 low = make_float2(four.x * factor, four.y * factor), high = make_float2(four.z * factor, four.w * factor);
     *squares = fmaf(low.x, low.x, fmaf(low.y, low.y, fmaf(high.x, high.x, fmaf(high.y, high.y, *squares))));
-    Cut cut;
-    cut.near = make_uint2(nearest_pair<FORMAT>(low.x, low.y), nearest_pair<FORMAT>(high.x, high.y));
-    cut.rest = make_uint2(0, 0);
-    if (FORMAT == SPLIT) {
-        float2 near_low = values_of_f16(cut.near.x), near_high = values_of_f16(cut.near.y);
-        cut.rest.x = nearest_pair<FORMAT>(low.x - near_low.x, low.y - near_low.y);
-        cut.rest.y = nearest_pair<FORMAT>(high.x - near_high.x, high.y - near_high.y);
-    }
-    return cut;
+    CutPair first = cut_pair<FORMAT>(low.x, low.y), second = cut_pair<FORMAT>(high.x, high.y);
+    return {make_uint2(first.near, second.near), make_uint2(first.rest, second.rest)};
 }
 
 // Where the lane of a row and a quarter has its four values of a step in a band of one piece, in fours: those of both
@@ -216,18 +235,25 @@ __device__ __forceinline__ int place_of_four(int step, int lane) {
     return (step / STEPS * 32 + lane) * STEPS + step % STEPS;
 }
 
-// The same in the order of warpgroups, in words: the first pair, and the second one `PAIR_WORDS` behind. Steps may be
-// those of several bands, which stand behind each other.
+// The same in the order of warpgroups, in words: the first pair, the second one `PAIR_WORDS` behind, and, of SPLIT, those of
+// what they leave `REST_WORDS` behind. Steps may be those of several bands of whole links, which stand behind each other.
 #define PAIR_WORDS 32
-template <typename Place>
+#define REST_WORDS (2 * STEPS * PAIR_WORDS)
+template <int FORMAT, typename Place>
 __device__ __forceinline__ Place place_of_pair(Place step, Place lane) {
+    if (FORMAT == SPLIT) return step / STEPS * (2 * REST_WORDS) + step % STEPS * (2 * PAIR_WORDS) + lane;
     return step * (2 * PAIR_WORDS) + lane;
 }
 
 // There, of rows of so many columns, the first pair of a row's quarter at a step. Rows without a sign take less to part.
-template <typename Word>
+template <int FORMAT, typename Word>
 __device__ __forceinline__ Word* operands_at(Word* operands, int columns, u64 row, int step, int quarter) {
-    return operands + place_of_pair<u64>(row / BAND * (columns / 16) + step, row % BAND * 4 + quarter);
+    return operands + place_of_pair<FORMAT, u64>(row / BAND * (columns / 16) + step, row % BAND * 4 + quarter);
+}
+template <int FORMAT>
+__device__ __forceinline__ void write_pairs(u32* to, const Cut& cut) {
+    to[0] = cut.near.x, to[PAIR_WORDS] = cut.near.y;
+    if (FORMAT == SPLIT) to[REST_WORDS] = cut.rest.x, to[REST_WORDS + PAIR_WORDS] = cut.rest.y;
 }
 
 __device__ __forceinline__ float largest_magnitude(const float4& four) {
@@ -236,7 +262,7 @@ __device__ __forceinline__ float largest_magnitude(const float4& four) {
 
 // The scale of a row that was cut before.
 __device__ inline float scale_at(const Product& call, int row) {
-    return call.row_scale ? call.row_scale[row] : 1.0f;
+    return call.row_scale ? call.row_scale[row] : call.row_unit;
 }
 
 // What a lane adds to and multiplies its results with: those of a column of one band, and of the band behind it.
@@ -253,42 +279,47 @@ __device__ inline ColumnPair load_columns(const Product& call, int low_band, int
     return pair;
 }
 
-// Place of a result and of what is added to it, or -1 if it is not wanted.
-__device__ inline i64 place_of_result(const Product& call, i64 row, int column) {
+// Of few rows, the place of a result and of what is added to it, or -1 if it is not wanted.
+__device__ inline int place_of_result(const Product& call, int row, int column) {
     column -= call.first_column;
     return column < 0 || column >= call.columns ? -1 : row * call.columns + column;
 }
 
-__device__ inline float residual_at(const Product& call, i64 place) {
+__device__ inline float residual_at(const Product& call, int place) {
     return call.residual && place >= 0 ? call.residual[place] : 0.0f;
 }
 
-__device__ inline void write_result(const Product& call, i64 place, float value, float residual) {
+__device__ inline void write_result(const Product& call, int place, float value, float residual) {
     if (place >= 0) call.output[place] = call.residual ? value + residual : value;
 }
 
 // Two results of a row: a column of one band, and of the band behind it; gated, one. All are prepared before any is
 // written, so that their loads do not wait for each other.
 struct ResultPair {
-    i64 low_place, high_place;
+    int low_place, high_place;
     float low_residual, high_residual;
 };
 
-// Where a result stands, in halfwords, among the operands of eight rows.
+// Where a result stands, in halfwords, among the operands of eight rows; of SPLIT, what it leaves is four behind.
+template <int FORMAT>
 __device__ __forceinline__ int place_of_operand(int row, int column) {
-    return place_of_four(column / 16, row * 4 + column % 16 / 4) * 4 + column % 4;
-}
-
-// Writes it as the nearest bf16.
-__device__ __forceinline__ void write_operand(float* operands, i64 place, float value) {
-    reinterpret_cast<unsigned short*>(operands)[place] = (unsigned short)nearest_pair<BRAIN>(value, 0.0f);
+    int step = column / 16, lane = row * 4 + column % 16 / 4;
+    return (FORMAT == SPLIT ? (step * 32 + lane) * 2 : place_of_four(step, lane)) * 4 + column % 4;
 }
 
 template <int FORMAT>
-__device__ __forceinline__ ResultPair places_of_pair(const Product& call, i64 row, int band, int column) {
+__device__ __forceinline__ void write_operand(float* operands, int place, float scaled) {
+    CutPair cut = cut_pair<FORMAT>(scaled, 0.0f);
+    unsigned short* to = reinterpret_cast<unsigned short*>(operands) + place;
+    to[0] = (unsigned short)cut.near;
+    if (FORMAT == SPLIT) to[4] = (unsigned short)cut.rest;
+}
+
+template <int FORMAT>
+__device__ __forceinline__ ResultPair places_of_pair(const Product& call, int row, int band, int column) {
     ResultPair pair;
-    if (FORMAT == BRAIN && call.cuts_results) {
-        pair.low_place = place_of_operand((int)row, band / 2 * BAND + column);
+    if (call.result_factor != 0.0f) {
+        pair.low_place = place_of_operand<FORMAT>(row, band / 2 * BAND + column);
         pair.high_place = -1;
         return pair;
     }
@@ -303,7 +334,7 @@ __device__ __forceinline__ void load_residuals(const Product& call, ResultPair* 
 }
 
 template <int FORMAT>
-__device__ __forceinline__ ResultPair prepare_pair(const Product& call, i64 row, int band, int column) {
+__device__ __forceinline__ ResultPair prepare_pair(const Product& call, int row, int band, int column) {
     ResultPair pair = places_of_pair<FORMAT>(call, row, band, column);
     load_residuals(call, &pair);
     return pair;
@@ -316,7 +347,7 @@ __device__ __forceinline__ void finish_pair(const Product& call, const ResultPai
     low = low * columns.scale_low * row_scale + columns.bias_low;
     high = high * columns.scale_high * row_scale + columns.bias_high;
     if (call.gated) low = sigmoid_unit<FORMAT>(low) * high;
-    if (FORMAT == BRAIN && call.cuts_results) return write_operand(call.output, pair.low_place, low);
+    if (call.result_factor != 0.0f) return write_operand<FORMAT>(call.output, pair.low_place, low * call.result_factor);
     write_result(call, pair.low_place, low, pair.low_residual);
     write_result(call, pair.high_place, high, pair.high_residual);
 }

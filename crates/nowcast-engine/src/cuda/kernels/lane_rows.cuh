@@ -29,22 +29,24 @@ struct LaneRows {
         }
     }
     // Where the lane's operands of a row begin, from a column that is a multiple of sixteen on.
-    template <typename Word>
+    template <int FORMAT, typename Word>
     __device__ __forceinline__ Word* own_operands(Word* operands, int width, i64 row, int column) const {
-        return operands_at(operands, width, row, column / 16, quarter);
+        return operands_at<FORMAT>(operands, width, row, column / 16, quarter);
     }
     __device__ __forceinline__ static void load_operands(const u32* from, Row& row) {
 #pragma unroll
         for (int step = 0; step < CHUNK_STEPS; step++) {
-            u32 low = from[place_of_pair(step, 0)], high = from[place_of_pair(step, 0) + PAIR_WORDS];
+            int place = place_of_pair<BRAIN>(step, 0);
+            u32 low = from[place], high = from[place + PAIR_WORDS];
             row[step] = make_float4(lower_bf16(low), upper_bf16(low), lower_bf16(high), upper_bf16(high));
         }
     }
-    __device__ __forceinline__ static void store_operands(u32* to, const Row& row) {
+    template <int FORMAT>
+    __device__ __forceinline__ static void store_operands(u32* to, float factor, const Row& row) {
+        float squares = 0.0f;
 #pragma unroll
         for (int step = 0; step < CHUNK_STEPS; step++) {
-            to[place_of_pair(step, 0)] = nearest_pair<BRAIN>(row[step].x, row[step].y);
-            to[place_of_pair(step, 0) + PAIR_WORDS] = nearest_pair<BRAIN>(row[step].z, row[step].w);
+            write_pairs<FORMAT>(to + place_of_pair<FORMAT>(step, 0), cut_values<FORMAT>(row[step], Pieces<FORMAT>::IS_SCALED ? factor : 1.0f, &squares));
         }
     }
     __device__ __forceinline__ void store(float* to, const Row& row) const {

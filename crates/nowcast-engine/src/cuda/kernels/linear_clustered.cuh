@@ -14,7 +14,7 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
 #ifdef HAS_CLUSTERS
     const int LINK_SIZE = Pieces<FORMAT>::COUNT * 32, RESULTS = BAND * BAND;
     SHARED_MEMORY(memory);
-    const bool IS_SCALED = Pieces<FORMAT>::IS_SCALED;
+    bool looks = looks_for_largest<FORMAT>(call);
     int clusters = gridDim.x / CLUSTER, own_part = blockIdx.x % CLUSTER;
     Share share(call, blockIdx.x / CLUSTER, clusters);
     int all_units = (call.end_band - call.first_band) / share.bands;
@@ -48,7 +48,7 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
     };
     if (unit_of(own_slot) < share.units) load(own_slot);
     int rows = count(call.rows, call.live);
-    RowCutter<FORMAT> cutter(call.input + start * LINK, call.inputs, links, values, stage);
+    RowCutter<FORMAT> cutter(call.input + start * LINK, call.inputs, links, values, stage, call.row_factor);
     known_now(rows);
     // Nothing is stored in a block that has yet to start.
     wait_in_cluster();
@@ -70,14 +70,14 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
     if constexpr (!IS_CUT) {
         if (warp < rows) {
             cutter.read();
-            if (IS_SCALED && cutter.lane < CLUSTER) *in_peer(largest + own_part * BAND + warp, cutter.lane) = cutter.largest;
+            if (looks && cutter.lane < CLUSTER) *in_peer(largest + own_part * BAND + warp, cutter.lane) = cutter.largest;
         }
-        if (IS_SCALED) {
+        if (looks) {
             arrive_in_cluster();
             wait_in_cluster();
         }
         if (warp < rows) {
-            if (IS_SCALED) cutter.largest = largest_of_row(warp);
+            if (looks) cutter.largest = largest_of_row(warp);
             cutter.cut_all();
         }
         wait_for_block_copy(arrived);
@@ -138,7 +138,7 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
         for (int part = 1; part < PARTS; part++) sum += place[part * most_bands * RESULTS];
         return sum;
     };
-    float scale = IS_SCALED ? power_of_two(exponent_of(largest_of_row(row)) - LARGEST_EXPONENT) : 1.0f;
+    float scale = looks ? power_of_two(exponent_of(largest_of_row(row)) - LARGEST_EXPONENT) : call.row_unit;
 #pragma unroll 1
     for (int slot = own_slot; unit_of(slot) < share.units; slot += BAND_THREADS / RESULTS) {
         if (slot != own_slot) load(slot), prepare(slot);

@@ -43,7 +43,7 @@ struct BandCutter {
 
     // Everything that need not wait for the kernel before.
     __device__ __forceinline__ BandCutter(const float* rows, int live_rows, int first_row, int all_inputs, int links, uint4* band,
-                                          BandShare* all) {
+                                          float known_factor, BandShare* all) {
         group = threadIdx.x / (4 * ROWS), place = threadIdx.x / 4 % ROWS, quarter = threadIdx.x % 4;
         inputs = all_inputs, share = all;
         left = place < live_rows ? links * STEPS - group : 0;
@@ -51,16 +51,21 @@ struct BandCutter {
         int lane = (first_row + place) * 4 + quarter;
         to = reinterpret_cast<u32*>(band);
         if (GROUPED) {
-            to += group / STEPS * (128 * Pieces<FORMAT>::COUNT) + group % STEPS * 2 * PAIR_WORDS + lane;
+            to += place_of_pair<FORMAT>(group, lane);
         } else if (FORMAT == SPLIT) {
             to += (group * 32 + lane) * 4;
         } else {
             to += place_of_four(group, lane) * 2;
         }
-        largest = 0.0f, squares = 0.0f, factor = 1.0f;
+        // 0 until the largest value decides it.
+        factor = IS_SCALED ? known_factor : 1.0f;
+        largest = 0.0f, squares = 0.0f;
         known_now(from), known_now(to), known_now(left);
     }
 
+    __device__ __forceinline__ bool looks() const {
+        return IS_SCALED && factor == 0.0f;
+    }
     __device__ __forceinline__ bool has(int index) const {
         return GROUPS * index < left;
     }
@@ -90,8 +95,7 @@ struct BandCutter {
         Cut cut = cut_values<FORMAT>(four, factor, &squares);
         u32* words = to + index * WORDS;
         if (GROUPED) {
-            words[0] = cut.near.x, words[PAIR_WORDS] = cut.near.y;
-            if (FORMAT == SPLIT) words[128] = cut.rest.x, words[128 + PAIR_WORDS] = cut.rest.y;
+            write_pairs<FORMAT>(words, cut);
         } else if (FORMAT == SPLIT) {
             *reinterpret_cast<uint4*>(words) = make_uint4(cut.near.x, cut.near.y, cut.rest.x, cut.rest.y);
         } else {
@@ -111,7 +115,7 @@ struct BandCutter {
         float4 kept[KEPT];
 #pragma unroll
         for (int index = 0; index < KEPT; index++) kept[index] = load(index);
-        if constexpr (IS_SCALED) {
+        if (looks()) {
 #pragma unroll 1
             for (int start = KEPT; has(start); start += 4) {
                 float4 some[4];
@@ -139,7 +143,7 @@ struct BandCutter {
             int input = group * 16 + quarter * 4 + index * INPUTS;
             return four_inputs(from + index * INPUTS - input, input, inputs);
         };
-        if constexpr (IS_SCALED) {
+        if (looks()) {
 #pragma unroll 1
             for (int index = 0; has(index); index++) widen(four(index));
             agree();

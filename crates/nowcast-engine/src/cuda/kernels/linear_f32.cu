@@ -5,5 +5,13 @@
 FRAGMENT_KERNELS(f32, SPLIT)
 
 KERNEL_IN_CLUSTER(cluster_held_f32, Product, 256, 2, CLUSTER) {
-    multiply_held_in_cluster(call);
+    multiply_held_in_cluster<false>(call);
+}
+
+KERNEL_AHEAD(stream_operands_f32, Product, 256, 2) {
+    stream_operands<SPLIT>(call);
+}
+
+KERNEL_IN_CLUSTER(cluster_held_operands_f32, Product, 256, 2, CLUSTER) {
+    multiply_held_in_cluster<true>(call);
 }

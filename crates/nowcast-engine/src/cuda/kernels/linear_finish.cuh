@@ -24,11 +24,11 @@ struct Finisher {
     }
 
     __device__ __forceinline__ void finish(const float (&sums)[N][4]) const {
-        // Others need a row's largest value first. Small tiles do it for gated products alone: their registers are few.
-        const bool CAN_CUT = !Pieces<FORMAT>::IS_SCALED;
-        if (CAN_CUT && call.gated && call.cuts_results) {
+        // Products that are not gated hand over rows of attention, in bf16 alone, and not those of small tiles, whose registers
+        // are few.
+        if (call.gated && call.result_factor != 0.0f) {
             write_operands<true>(sums);
-        } else if (CAN_CUT && !EARLY && call.cuts_results) {
+        } else if (FORMAT == BRAIN && !EARLY && call.result_factor != 0.0f) {
             write_operands<false>(sums);
         } else if (call.gated) {
             write<true>(sums);
@@ -148,8 +148,8 @@ struct Finisher {
         int left_high = band + 1 < call.end_band ? left : 0;
         int steps = call.columns / 16, lane = row * 4 + own_band % 2 * 2 + column / 4;
         u32* to = reinterpret_cast<u32*>(call.output) + column / 2 % 2 * PAIR_WORDS;
-        to += place_of_pair<i64>((i64)(first_row / BAND) * steps + own_band / 2, lane);
-        i64 step = place_of_pair(steps, 0);
+        to += place_of_pair<FORMAT, i64>((i64)(first_row / BAND) * steps + own_band / 2, lane);
+        i64 step = place_of_pair<FORMAT>(steps, 0);
         // Halves of the own word and of the other.
         u32 halves = is_odd ? 0x3276 : 0x5410;
 #pragma unroll
@@ -158,9 +158,15 @@ struct Finisher {
             finish_bands<GATED>(sums, n, results);
 #pragma unroll
             for (int which = 0; which < RESULTS; which++) {
-                u32 rows_of_column = nearest_pair<FORMAT>(results[0][2 * which], results[0][2 * which + 1]);
-                u32 other = __shfl_xor_sync(0xffffffffu, rows_of_column, 4);
-                store_if(n * BAND < (which == 0 ? left : left_high), to + 2 * which, __byte_perm(rows_of_column, other, halves));
+                float one = results[0][2 * which], other = results[0][2 * which + 1];
+                if (Pieces<FORMAT>::IS_SCALED) one *= call.result_factor, other *= call.result_factor;
+                CutPair rows_of_column = cut_pair<FORMAT>(one, other);
+                bool is_wanted = n * BAND < (which == 0 ? left : left_high);
+                auto exchange = [&](u32 own, u32* place) {
+                    store_if(is_wanted, place, __byte_perm(own, __shfl_xor_sync(0xffffffffu, own, 4), halves));
+                };
+                exchange(rows_of_column.near, to + 2 * which);
+                if (FORMAT == SPLIT) exchange(rows_of_column.rest, to + 2 * which + REST_WORDS);
             }
         }
     }

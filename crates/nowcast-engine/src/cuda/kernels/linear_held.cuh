@@ -32,19 +32,19 @@ struct HeldWeights {
         }
     }
 
-    // The sums of each link and band take the place of the link's values, which no other warp reads.
-    __device__ __forceinline__ void multiply(uint4* values) const {
+    // By rows of which `right(index, piece)` are the lane's operands. The sums of each link and band are left in `results`, in
+    // the place of the link.
+    template <typename Right>
+    __device__ __forceinline__ void multiply(uint4* results, Right right_of) const {
         const int PAIRS = (HELD_BANDS + 1) / 2;
         float chains[HELD_LINKS][PAIRS][4] = {};
         const uint4 none = make_uint4(0, 0, 0, 0);
-        int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        int warp = threadIdx.x / 32;
 #pragma unroll
         for (int piece = 0; piece < PIECES; piece++) {
             uint4 right[HELD_LINKS];
 #pragma unroll
-            for (int index = 0; index < HELD_LINKS; index++) {
-                right[index] = values[(warp + index * STREAM_WARPS) * LINK_SIZE + piece * 32 + turned<SPLIT>(lane, piece)];
-            }
+            for (int index = 0; index < HELD_LINKS; index++) right[index] = right_of(index, piece);
 #pragma unroll
             for (int round = 0; round < Pieces<SPLIT>::ROUNDS; round++) {
 #pragma unroll
@@ -61,7 +61,7 @@ struct HeldWeights {
         __syncwarp();
 #pragma unroll
         for (int index = 0; index < HELD_LINKS; index++) {
-            float* place = reinterpret_cast<float*>(values + (warp + index * STREAM_WARPS) * LINK_SIZE);
+            float* place = reinterpret_cast<float*>(results + (warp + index * STREAM_WARPS) * LINK_SIZE);
 #pragma unroll
             for (int band = 0; band < HELD_BANDS; band++) {
                 const float* own = chains[index][band / 2] + band % 2 * 2;
@@ -72,6 +72,8 @@ struct HeldWeights {
 };
 #endif
 
+// `IS_CUT`: as `multiply_in_cluster` has it.
+template <bool IS_CUT>
 __device__ __forceinline__ void multiply_held_in_cluster(const Product& call) {
 #ifdef HAS_CLUSTERS
     const int LINK_SIZE = Pieces<SPLIT>::COUNT * 32, RESULTS = BAND * BAND;
@@ -83,8 +85,9 @@ __device__ __forceinline__ void multiply_held_in_cluster(const Product& call) {
     float* largest = memory;
     // [parts, columns, rows], of the band that this block finishes.
     float* totals = largest + PARTS * BAND;
-    // Of as many links as all warps together can take.
+    // Of as many links as all warps together can take; then the sums of each, where no other warp reads.
     uint4* values = reinterpret_cast<uint4*>(totals + PARTS * RESULTS);
+    bool looks = looks_for_largest<SPLIT>(call);
     arrive_in_cluster();
     HeldWeights weights;
     weights.load(call.weight + ((i64)share.first * call.links + start) * LINK_SIZE, links, share.units, call.links * LINK_SIZE);
@@ -99,32 +102,52 @@ __device__ __forceinline__ void multiply_held_in_cluster(const Product& call) {
         result.high_place = -1;
     }
     int rows = count(call.rows, call.live);
-    RowCutter<SPLIT> cutter(call.input + start * LINK, call.inputs, links, values, values);
-    known_now(rows);
+    RowCutter<SPLIT> cutter(call.input + start * LINK, call.inputs, links, values, values, call.row_factor);
+    const uint4* own_operands = call.row_fragments + (start + warp) * LINK_SIZE + threadIdx.x % 32;
+    known_now(rows), known_now(own_operands);
     // Nothing is stored in a block that has yet to start.
     wait_in_cluster();
     wait_for_previous();
 
-    cutter.ask(warp < rows);
-    if (finishes && row < rows) load_residuals(call, &result);
-    if (warp < rows) {
-        cutter.read();
-        if (cutter.lane < CLUSTER) *in_peer(largest + own_part * BAND + warp, cutter.lane) = cutter.largest;
-    }
-    arrive_in_cluster();
-    wait_in_cluster();
     auto largest_of_row = [&](int which) {
         float value = largest[which];
 #pragma unroll
         for (int part = 1; part < PARTS; part++) value = fmaxf(value, largest[part * BAND + which]);
         return value;
     };
-    if (warp < rows) {
-        cutter.largest = largest_of_row(warp);
-        cutter.cut_all();
+    if constexpr (IS_CUT) {
+        uint4 operands[HELD_LINKS][Pieces<SPLIT>::COUNT];
+#pragma unroll
+        for (int index = 0; index < HELD_LINKS; index++) {
+#pragma unroll
+            for (int piece = 0; piece < Pieces<SPLIT>::COUNT; piece++) {
+                bool is_there = warp + index * STREAM_WARPS < links;
+                const uint4* from = own_operands + index * STREAM_WARPS * LINK_SIZE + piece * 32;
+                operands[index][piece] = is_there ? *from : make_uint4(0, 0, 0, 0);
+            }
+        }
+        if (finishes && row < rows) load_residuals(call, &result);
+        weights.multiply(values, [&](int index, int piece) { return operands[index][piece]; });
+    } else {
+        cutter.ask(warp < rows);
+        if (finishes && row < rows) load_residuals(call, &result);
+        if (warp < rows) {
+            cutter.read();
+            if (looks && cutter.lane < CLUSTER) *in_peer(largest + own_part * BAND + warp, cutter.lane) = cutter.largest;
+        }
+        if (looks) {
+            arrive_in_cluster();
+            wait_in_cluster();
+        }
+        if (warp < rows) {
+            if (looks) cutter.largest = largest_of_row(warp);
+            cutter.cut_all();
+        }
+        __syncthreads();
+        weights.multiply(values, [&](int index, int piece) {
+            return values[(warp + index * STREAM_WARPS) * LINK_SIZE + piece * 32 + turned<SPLIT>(threadIdx.x % 32, piece)];
+        });
     }
-    __syncthreads();
-    weights.multiply(values);
     __syncthreads();
     int which = threadIdx.x / RESULTS;
     if (which < share.units) {
@@ -141,7 +164,7 @@ __device__ __forceinline__ void multiply_held_in_cluster(const Product& call) {
     float sum = place[0];
 #pragma unroll
     for (int part = 1; part < PARTS; part++) sum += place[part * RESULTS];
-    float scale = power_of_two(exponent_of(largest_of_row(row)) - LARGEST_EXPONENT);
+    float scale = looks ? power_of_two(exponent_of(largest_of_row(row)) - LARGEST_EXPONENT) : call.row_unit;
     finish_pair<SPLIT>(call, result, columns, scale, sum, 0.0f);
 #else
     // Where there are no clusters, nobody launches this.

@@ -7,6 +7,15 @@
 #include "linear_split_ring.cuh"
 #include "linear_wide.cuh"
 
+// Products of few rows that are operands.
+#define OPERAND_KERNELS(name, FORMAT)                                                                                  \
+    KERNEL_AHEAD(stream_operands_##name, Product, 256, 2) {                                                            \
+        stream_operands<FORMAT>(call);                                                                                 \
+    }                                                                                                                  \
+    KERNEL_IN_CLUSTER(cluster_operands_##name, Product, 256, 2, CLUSTER) {                                             \
+        multiply_in_cluster<FORMAT, true>(call);                                                                       \
+    }
+
 // Every kernel of one format. Blocks are named by rows of the result, then columns.
 #define FRAGMENT_KERNELS(name, FORMAT)                                                                                 \
     KERNEL_AHEAD(cut_rows_##name, RowFragments, BAND_THREADS, 1) {                                                     \

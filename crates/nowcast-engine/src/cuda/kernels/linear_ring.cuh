@@ -195,7 +195,7 @@ __device__ __forceinline__ void multiply_ring(const RingProduct& ring_call) {
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         int first_row = tile / across * ROWS, first_band = call.first_band + tile % across * WEIGHT_BANDS;
         int tile_rows = rows - first_row < ROWS ? rows - first_row : ROWS;
-        if ((int)threadIdx.x < tile_rows) row_scales[threadIdx.x] = call.row_scale[first_row + threadIdx.x];
+        if ((int)threadIdx.x < tile_rows) row_scales[threadIdx.x] = scale_at(call, first_row + threadIdx.x);
         worker.multiply_tile();
         meet_first_threads<RING_WORKERS>();
 #pragma unroll

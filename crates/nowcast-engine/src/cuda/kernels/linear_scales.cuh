@@ -20,7 +20,7 @@ struct ScaleRing {
 
     // Before the block meets.
     __device__ __forceinline__ void prepare() const {
-        for (int row = threadIdx.x; !call.row_scale && row < 2 * ROWS; row += blockDim.x) scales[row] = 1.0f;
+        for (int row = threadIdx.x; !call.row_scale && row < 2 * ROWS; row += blockDim.x) scales[row] = call.row_unit;
         if (threadIdx.x > 0) return;
         for (int place = 0; place < 2; place++) {
             prepare_barrier(full + place, 1);

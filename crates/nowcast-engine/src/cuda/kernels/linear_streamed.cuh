@@ -35,14 +35,15 @@ struct RowCutter {
     uint4* band;
     uint4* stage;
     int inputs, last, lane, place;
+    // 0 until the largest value decides the factor.
     float largest, factor, squares;
     float4 kept[KEPT_STEPS];
 
     // For SPLIT the stage may be the band itself: what is made of four values takes their place.
-    __device__ __forceinline__ RowCutter(const float* rows, int all_inputs, int links, uint4* to, uint4* staged) {
+    __device__ __forceinline__ RowCutter(const float* rows, int all_inputs, int links, uint4* to, uint4* staged, float known_factor) {
         lane = threadIdx.x % 32, place = threadIdx.x / 32, inputs = all_inputs, last = links * STEPS - 1;
         first = rows + place * inputs + lane / 4 * 16 + lane % 4 * 4, band = to, stage = staged;
-        largest = 0.0f, squares = 0.0f;
+        largest = 0.0f, squares = 0.0f, factor = Pieces<FORMAT>::IS_SCALED ? known_factor : 1.0f;
         known_now(first), known_now(last);
     }
 
@@ -54,13 +55,16 @@ struct RowCutter {
         return first + (step - lane / 4) * 16;
     }
 
+    __device__ __forceinline__ bool looks() const {
+        return Pieces<FORMAT>::IS_SCALED && factor == 0.0f;
+    }
     __device__ __forceinline__ void widen(const float4& four) {
         if (Pieces<FORMAT>::IS_SCALED) largest = fmaxf(largest, largest_magnitude(four));
     }
 
     // From the largest value of the row.
     __device__ __forceinline__ void choose_factor() {
-        factor = Pieces<FORMAT>::IS_SCALED ? power_of_two(LARGEST_EXPONENT - exponent_of(largest)) : 1.0f;
+        if (looks()) factor = power_of_two(LARGEST_EXPONENT - exponent_of(largest));
     }
 
     __device__ __forceinline__ void cut(int step, const float4& four) {
@@ -98,8 +102,8 @@ struct RowCutter {
         for (int index = 0; index < KEPT_STEPS; index++) widen(kept[index]);
         wait_for_copies<0>();
 #pragma unroll 4
-        for (int step = lane / 4 + FIRST; step <= last; step += BAND) widen(*reinterpret_cast<const float4*>(own(step)));
-        if (Pieces<FORMAT>::IS_SCALED) largest = largest_of_warp(largest);
+        for (int step = lane / 4 + FIRST; step <= last && looks(); step += BAND) widen(*reinterpret_cast<const float4*>(own(step)));
+        if (looks()) largest = largest_of_warp(largest);
     }
 
     __device__ __forceinline__ void cut_all() {
@@ -121,10 +125,10 @@ struct RowCutter {
             return four_inputs(from(step) - input, input, inputs);
         };
 #pragma unroll 1
-        for (int step = lane / 4; step <= last && Pieces<FORMAT>::IS_SCALED; step += BAND) {
+        for (int step = lane / 4; step <= last && looks(); step += BAND) {
             widen(four(step));
         }
-        if (Pieces<FORMAT>::IS_SCALED) largest = largest_of_warp(largest);
+        if (looks()) largest = largest_of_warp(largest);
         choose_factor();
 #pragma unroll 1
         for (int step = lane / 4; step <= last; step += BAND) cut(step, four(step));
@@ -147,8 +151,9 @@ struct StreamHead {
 // Streams the bands of a block past the rows. `Finisher` takes the sums; it is asked to load what it needs of the weights
 // (`begin`, before the kernels before are done), then of what they left (`prepare`), and finally to `finish`, where
 // `total(band)` is the sum of a thread's row and column. It may have `Finisher::WORDS` words of shared memory, and says
-// whether blocks may have more than four bands.
-template <int FORMAT, typename Finisher>
+// whether blocks may have more than four bands. `IS_CUT`: rows are at `row_fragments` as operands, pairs of f16, and come to
+// shared memory as they are.
+template <int FORMAT, typename Finisher, bool IS_CUT = false>
 __device__ __forceinline__ void stream_weights(const Product& call, const Share& share, Finisher& finisher) {
     const int LINK_SIZE = Pieces<FORMAT>::COUNT * 32;
     SHARED_MEMORY(memory);
@@ -167,13 +172,24 @@ __device__ __forceinline__ void stream_weights(const Product& call, const Share&
     double inverse_inputs = 1.0 / call.inputs;
     int rows = count(call.rows, call.live);
     bool is_whole = call.inputs % LINK == 0;
-    RowCutter<FORMAT> cutter(call.input, call.inputs, call.links, values, stage);
+    RowCutter<FORMAT> cutter(call.input, call.inputs, call.links, values, stage, call.row_factor);
     known_now(rows);
     wait_for_previous();
 
-    cutter.ask(warp < rows && is_whole);
+    if constexpr (IS_CUT) {
+        static_assert(FORMAT == SPLIT, "others go straight into registers");
+        for (int place = threadIdx.x; place < call.links * LINK_SIZE; place += BAND_THREADS) {
+            int step = place / 32;
+            copy_ahead(values + step * 32 + turned<FORMAT>(place % 32, step), call.row_fragments + place);
+        }
+        end_copies();
+    } else {
+        cutter.ask(warp < rows && is_whole);
+    }
     finisher.prepare(rows);
-    if (warp < rows) {
+    if constexpr (IS_CUT) {
+        wait_for_copies<0>();
+    } else if (warp < rows) {
         if (is_whole) {
             cutter.read();
             cutter.cut_all();
@@ -192,7 +208,12 @@ __device__ __forceinline__ void stream_weights(const Product& call, const Share&
     __syncthreads();
     auto total = [&](int band) { return total_of_parts<FORMAT>(weights + band * band_size, call.links); };
     int row = threadIdx.x / BAND % BAND;
-    float scale = row < rows ? scale_of_row<FORMAT>(head->rows, row, inverse_inputs, call.has_norm, call.epsilon) : 0.0f;
+    float scale = 0.0f;
+    if (call.row_factor != 0.0f) {
+        scale = call.row_unit;
+    } else if (row < rows) {
+        scale = scale_of_row<FORMAT>(head->rows, row, inverse_inputs, call.has_norm, call.epsilon);
+    }
     finisher.finish(rows, scale, own, total);
 }
 
@@ -244,9 +265,9 @@ struct ResultWriter {
     }
 };
 
-template <int FORMAT>
+template <int FORMAT, bool IS_CUT = false>
 __device__ __forceinline__ void stream_product(const Product& call) {
     Share share(call, blockIdx.x, gridDim.x);
     ResultWriter<FORMAT> writer(call, share);
-    stream_weights<FORMAT>(call, share, writer);
+    stream_weights<FORMAT, ResultWriter<FORMAT>, IS_CUT>(call, share, writer);
 }

@@ -2,3 +2,4 @@
 #include "linear_products.cuh"
 
 FRAGMENT_KERNELS(tf32, HALF)
+OPERAND_KERNELS(tf32, HALF)

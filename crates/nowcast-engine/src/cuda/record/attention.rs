@@ -9,6 +9,7 @@ use crate::cuda::argument::{Argument, KernelRows, argument};
 use crate::cuda::device::CudaWeights;
 use crate::cuda::kernel::Kernel;
 use crate::cuda::layout::count;
+use crate::cuda::weights::Format;
 use crate::error::Result;
 use crate::kv_cache::LayerCache;
 use crate::operation::{AppendCache, AttendContext, AttendGroup, AttendPaths, CachePart, Operation, RotateQuery};
@@ -21,8 +22,8 @@ argument! {
         operands: u64, live: u64, series: KernelRows, rows: KernelRows, context: KernelRows,
         query_width: i32, query_column: i32, output_width: i32, heads: i32, head_dim: i32, prefix_capacity: i32,
         suffix_capacity: i32, tokens: i32, seen: i32, hidden: i32, tile_rows: i32, score_stride: i32,
-        staged: i32, key_column: i32, value_column: i32, interleaved: i32, cuts_results: i32, chunks: i32, stages: i32,
-        packs_own: i32, takes_operands: i32,
+        staged: i32, key_column: i32, value_column: i32, interleaved: i32, result_factor: f32, hands_bf16: i32,
+        chunks: i32, stages: i32, packs_own: i32, takes_operands: i32,
     }
 }
 
@@ -268,7 +269,8 @@ impl Recorder<'_> {
             key_column: append.map_or(Ok(-1), |append| int(append.key_column))?,
             value_column: append.map_or(Ok(-1), |append| int(append.value_column))?,
             interleaved: rotation.map_or(0, |rotation| interleaved(&rotation.rotary)),
-            cuts_results: 0,
+            result_factor: 0.0,
+            hands_bf16: 0,
             chunks: path.as_ref().map_or(Ok(0), |path| int(path.chunks))?,
             stages: path.as_ref().map_or(Ok(0), |path| int(path.path.stages))?,
             packs_own: (queries.tokens > 0 && self.packed_own.has(cache)).into(),
@@ -281,8 +283,12 @@ impl Recorder<'_> {
         };
         if let Some((kernel, shape, is_alone)) = chunked {
             let product = self.product_of_operands(queries.output, following)?;
-            if product.is_some() {
-                (argument.output, argument.cuts_results) = (self.next_fragments, 1);
+            // Kernels beside products of f32 cut for those, the others for both of the others.
+            let is_narrow = is_narrow(self.weights, &self.uses, queries.query, queries.output);
+            let product = product.filter(|(product, _)| is_narrow == (product.format != Format::Split));
+            if let Some((product, _)) = &product {
+                (argument.output, argument.result_factor) = (self.next_fragments, product.argument.row_factor);
+                argument.hands_bf16 = (product.format == Format::Brain).into();
             }
             let argument = if is_alone { self.rows_argument(cache, argument)? } else { Argument::from(argument) };
             self.launch(queries.name, kernel, shape, argument)?;

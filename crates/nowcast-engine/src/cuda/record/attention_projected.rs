@@ -5,7 +5,7 @@ use super::rotary::interleaved;
 use super::{Recorder, Shape, int, rows};
 use crate::cuda::argument::{Argument, KernelRows, argument};
 use crate::cuda::kernel::Kernel;
-use crate::cuda::weights::{BAND, DeviceLinear, Format};
+use crate::cuda::weights::{BAND, DeviceLinear};
 use crate::error::Result;
 use crate::operation::{AppendCache, AttendContext, Linear, Operation};
 
@@ -55,8 +55,8 @@ impl Recorder<'_> {
         let heads = cache.shape.heads;
         let mut projection = self.product(op, self.weights.linears[op.weight.index].weight_address(), matrix)?;
         let mut output = self.at(attend.output);
-        if matrix.format == Format::Brain && self.takes_operands(attend.output, rest)? {
-            (output, projection.cuts_results) = (self.leave_operands(attend.output), 1);
+        if let Some(factor) = self.factor_of_operands(attend.output, matrix.format, rest)? {
+            (output, projection.result_factor) = (self.leave_operands(attend.output), factor);
         }
         let argument = ProjectedAttentionArgument {
             projection: projection.into(),

@@ -15,7 +15,7 @@ argument! {
         weight: u64, column_scale: u64, bias: u64, input: u64, row_fragments: u64, row_scale: u64, residual: u64,
         output: u64, live: u64, rows: KernelRows,
         inputs: i32, links: i32, first_band: i32, end_band: i32, first_column: i32, columns: i32, gated: i32,
-        has_norm: i32, epsilon: f32, cuts_results: i32,
+        has_norm: i32, epsilon: f32, row_factor: f32, row_unit: f32, result_factor: f32,
     }
 }
 
@@ -23,7 +23,7 @@ argument! {
     /// `RowFragments` in linear_blocked.cuh.
     RowFragmentsArgument {
         input: u64, fragments: u64, row_scale: u64, live: u64, rows: KernelRows, inputs: i32, links: i32,
-        has_norm: i32, epsilon: f32,
+        has_norm: i32, epsilon: f32, row_factor: f32, row_unit: f32,
     }
 }
 
@@ -35,7 +35,7 @@ argument! {
 /// A product of more rows than are streamed.
 pub(super) struct Blocked {
     pub(super) argument: ProductArgument,
-    format: Format,
+    pub(super) format: Format,
     /// Bands of the whole matrix.
     bands: usize,
     /// Rows and columns at full capacity.
@@ -74,17 +74,17 @@ const HEAD_BYTES: usize = 16 + 2 * BAND * BAND * size_of::<f32>();
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Streamed {
     Values,
-    /// bf16 alone, left by the launch before.
+    /// Left by the launch before.
     Operands,
 }
 
 impl Streamed {
     /// Shared memory for some links of the rows: f16 pairs take the place of the values they are cut from, other formats
-    /// stand beside them.
+    /// stand beside them, or come as operands straight into registers.
     fn row_bytes(self, format: Format, links: usize) -> usize {
         let times = match (self, format) {
-            (Streamed::Operands, _) => 0,
             (_, Format::Split) => 1,
+            (Streamed::Operands, _) => 0,
             _ => 3,
         };
         times * links * format.link_bytes()
@@ -102,12 +102,13 @@ impl Recorder<'_> {
         let bands_of = |columns: usize| columns.div_ceil(BAND) * if matrix.gated { 2 } else { 1 };
         let first_band = op.columns.start / BAND * if matrix.gated { 2 } else { 1 };
         let end_band = bands_of(op.columns.end);
+        let row_factor = self.row_factor(op, matrix.format);
         Ok(ProductArgument {
             weight,
             column_scale: matrix.scale_address(),
             bias: matrix.bias_address(),
             input: self.at(op.input),
-            row_fragments: self.row_fragments,
+            row_fragments: if op.norm_epsilon.is_some() { self.row_fragments } else { self.next_fragments },
             row_scale: self.row_scale,
             residual: op.residual.map_or(0, |residual| self.at(residual)),
             output: self.at(op.output),
@@ -122,7 +123,9 @@ impl Recorder<'_> {
             gated: matrix.gated.into(),
             has_norm: op.norm_epsilon.is_some().into(),
             epsilon: op.norm_epsilon.unwrap_or(0.0),
-            cuts_results: 0,
+            row_factor,
+            row_unit: if row_factor == 0.0 { 1.0 } else { 1.0 / row_factor },
+            result_factor: 0.0,
         })
     }
 
@@ -151,7 +154,7 @@ impl Recorder<'_> {
         let &Blocked { ref argument, format, most, .. } = product;
         let cut = RowFragmentsArgument {
             input: argument.input,
-            fragments: self.row_fragments,
+            fragments: argument.row_fragments,
             row_scale: self.row_scale,
             live: self.live,
             rows: argument.rows,
@@ -159,6 +162,8 @@ impl Recorder<'_> {
             links: argument.links,
             has_norm: argument.has_norm,
             epsilon: argument.epsilon,
+            row_factor: argument.row_factor,
+            row_unit: argument.row_unit,
         };
         let is_few = most.div_ceil(BAND) < self.weights.machine.multiprocessors();
         let (rows, threads) = match (is_few, argument.has_norm == 0) {
@@ -273,8 +278,13 @@ impl Recorder<'_> {
     /// The kernel for few rows; none where they do not fit.
     pub(super) fn streamed(&self, op: &Linear, matrix: &Fragments, rows: Streamed) -> Option<(Kernel, Shape)> {
         let bands = (op.columns.end.div_ceil(BAND) - op.columns.start / BAND) * if matrix.gated { 2 } else { 1 };
-        let clustered = if op.norm_epsilon.is_none() { self.cluster(matrix, bands, rows) } else { None };
-        clustered.or_else(|| self.stream(matrix, bands, rows))
+        let clustered = |rows| if op.norm_epsilon.is_none() { self.cluster(matrix, bands, rows) } else { None };
+        let kernel = clustered(rows);
+        // Every block would read all operands, where those of a cluster share values out.
+        if kernel.is_none() && rows == Streamed::Operands && clustered(Streamed::Values).is_some() {
+            return None;
+        }
+        kernel.or_else(|| self.stream(matrix, bands, rows))
     }
 
     /// As many blocks as there are multiprocessors, or more where the weights of a block would not fit shared memory;
@@ -290,7 +300,7 @@ impl Recorder<'_> {
         let shape = Shape { grid: [grid, 1, 1], threads: STREAM_THREADS, shared_bytes: shared_bytes(most) };
         let kernel = match rows {
             Streamed::Values => Kernel::Stream(matrix.format),
-            Streamed::Operands => Kernel::StreamOperands,
+            Streamed::Operands => Kernel::StreamOperands(matrix.format),
         };
         Some((kernel, shape))
     }
@@ -314,6 +324,7 @@ impl Recorder<'_> {
             matrix.format == Format::Split && !matrix.gated && most <= MOST_HELD_BANDS && links <= MOST_HELD_LINKS;
         // Rows and weights.
         let link_bytes = if is_held {
+            // With operands, of the sums of each link.
             rows.row_bytes(matrix.format, MOST_HELD_LINKS)
         } else {
             rows.row_bytes(matrix.format, links) + most * width * links * matrix.format.link_bytes()
@@ -322,7 +333,12 @@ impl Recorder<'_> {
         let shared_bytes =
             16 + PARTS * BAND * size_of::<f32>() + PARTS * most.div_ceil(CLUSTER) * width * SUM_BYTES + link_bytes;
         let kernel = match rows {
-            Streamed::Operands => Kernel::ClusterOperands,
+            Streamed::Operands if is_held => Kernel::ClusterHeldOperands,
+            Streamed::Operands => match matrix.format {
+                Format::Split => return None,
+                Format::Half => Kernel::HalfClusterOperands,
+                Format::Brain => Kernel::ClusterOperands,
+            },
             Streamed::Values if is_held => Kernel::ClusterHeld,
             Streamed::Values => Kernel::Cluster(matrix.format),
         };

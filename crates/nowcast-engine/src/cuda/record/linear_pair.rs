@@ -14,10 +14,14 @@ impl<'a> Recorder<'a> {
         let stored = &self.weights.linears[op.weight.index];
         let DeviceLinear::Fragments(matrix) = stored else { return Ok(false) };
         let most = self.most(op.input.rows)?;
-        if !matrix.gated || matrix.format != Format::Brain || op.residual.is_some() || op.columns.start != 0 {
+        if !matrix.gated || op.residual.is_some() || op.columns.start != 0 {
             return Ok(false);
         }
         let Some((second, next_tile)) = self.product_of_operands(op.output, following)? else { return Ok(false) };
+        // A kernel cuts for its own format.
+        if second.format != matrix.format {
+            return Ok(false);
+        }
         let mut first = self.blocked(op, stored.weight_address(), matrix, most)?;
         let tile = self.tile(&first, ", operands behind", |recorder, product, tile| {
             recorder.cut(product, tile)?;
@@ -26,7 +30,7 @@ impl<'a> Recorder<'a> {
         if !tile.grouped {
             return Ok(false);
         }
-        (first.argument.output, first.argument.cuts_results) = (self.next_fragments, 1);
+        (first.argument.output, first.argument.result_factor) = (self.next_fragments, second.argument.row_factor);
         self.cut(&first, tile)?;
         self.multiply(&first, tile)?;
         self.multiply(&second, next_tile)?;
@@ -70,7 +74,7 @@ impl<'a> Recorder<'a> {
         if !tile.grouped || tile.sharers.is_some() {
             return Ok(None);
         }
-        product.argument.cuts_results = 1;
+        product.argument.result_factor = 1.0;
         self.cut(&product, tile)?;
         self.multiply(&product, tile)?;
         Ok(Some(3 + self.attend_cut(append, attend, rest)?))
@@ -94,13 +98,12 @@ impl<'a> Recorder<'a> {
             if tile.grouped { Ok(()) } else { recorder.cut(product, tile) }
         };
         let tile = self.tile(&product, ", operands before", cut_apart)?;
-        (product.argument.row_fragments, product.argument.row_scale) = (self.next_fragments, 0);
+        product.argument.row_scale = 0;
         Ok(tile.grouped.then_some((product, tile)))
     }
 
     /// The product right behind whatever writes a tensor, if it can take its rows as operands, and nobody else asks for
-    /// them. Values that become bf16 need no power of two, so that they can be cut without the rest of their row; no digit
-    /// changes.
+    /// them. Their power of two is known before, so that they can be cut without the rest of their row; no digit changes.
     pub(super) fn reader_of_operands<'b>(
         &self,
         input: Tensor,
@@ -108,7 +111,7 @@ impl<'a> Recorder<'a> {
     ) -> Option<(&'b Linear, &'a Fragments)> {
         let Some(Operation::Linear(op)) = following.first() else { return None };
         let DeviceLinear::Fragments(matrix) = &self.weights.linears[op.weight.index] else { return None };
-        let suits = matrix.format == Format::Brain
+        let suits = self.row_factor(op, matrix.format) != 0.0
             && op.input.index == input.index
             && matrix.inputs == input.width
             && matrix.inputs.is_multiple_of(LINK)

@@ -12,6 +12,7 @@ mod linear;
 mod linear_pair;
 mod mixture;
 mod own_tokens;
+mod reach;
 mod rotary;
 mod rows;
 mod scaler;

@@ -13,33 +13,36 @@ impl Recorder<'_> {
         let takes = self.operands.take().is_some_and(|index| index == op.input.index);
         let stored = &self.weights.linears[op.weight.index];
         let DeviceLinear::Fragments(matrix) = stored else { return Ok(false) };
-        let leaves = matrix.gated
-            && matrix.format == Format::Brain
-            && op.residual.is_none()
-            && op.columns.start == 0
-            && self.takes_operands(op.output, following)?;
-        if !takes && !leaves {
+        let can_leave = matrix.gated && op.residual.is_none() && op.columns.start == 0;
+        let result_factor =
+            if can_leave { self.factor_of_operands(op.output, matrix.format, following)? } else { None };
+        if !takes && result_factor.is_none() {
             return Ok(false);
         }
         let mut argument = self.product(op, stored.weight_address(), matrix)?;
         let rows = if takes { Streamed::Operands } else { Streamed::Values };
         let Some((kernel, shape)) = self.streamed(op, matrix, rows) else { return Ok(false) };
-        if takes {
-            argument.row_fragments = self.next_fragments;
-        }
-        if leaves {
-            (argument.output, argument.cuts_results) = (self.leave_operands(op.output), 1);
+        if let Some(factor) = result_factor {
+            (argument.output, argument.result_factor) = (self.leave_operands(op.output), factor);
         }
         self.launch("Linear", kernel, shape, argument)?;
         Ok(true)
     }
 
-    /// Whether the operation right behind is a product that reads a tensor of few rows as operands.
-    pub(super) fn takes_operands(&self, input: Tensor, following: &[Operation]) -> Result<bool> {
-        let Some((op, matrix)) = self.reader_of_operands(input, following) else { return Ok(false) };
-        Ok(!matrix.gated
+    /// If the operation right behind is a product in a format that reads a tensor of few rows as operands, what they are
+    /// multiplied by before they are cut.
+    pub(super) fn factor_of_operands(
+        &self,
+        input: Tensor,
+        format: Format,
+        following: &[Operation],
+    ) -> Result<Option<f32>> {
+        let Some((op, matrix)) = self.reader_of_operands(input, following) else { return Ok(None) };
+        let takes = !matrix.gated
+            && matrix.format == format
             && (1..=MOST_STREAMED_ROWS).contains(&self.most(input.rows)?)
-            && self.streamed(op, matrix, Streamed::Operands).is_some())
+            && self.streamed(op, matrix, Streamed::Operands).is_some();
+        Ok(takes.then(|| self.row_factor(op, format)))
     }
 
     /// Where the launch before [`Self::stream_operands`] leaves a tensor.

@@ -1,6 +1,6 @@
 //! Which operations touch each tensor of a plan, found once.
 
-use crate::operation::Operation;
+use crate::operation::{Linear, Operation};
 use crate::plan::{Plan, Section, Tensor};
 
 pub(super) struct Uses<'a> {
@@ -25,6 +25,14 @@ impl<'a> Uses<'a> {
 
     pub(super) fn places(&self, tensor: Tensor) -> &[(Section, usize)] {
         self.places.get(tensor.index).map_or(&[], Vec::as_slice)
+    }
+
+    /// Where a product of the plan stands.
+    pub(super) fn place_of(&self, op: &Linear) -> Option<(Section, usize)> {
+        self.places(op.output).iter().copied().find(|&(section, place)| match &self.plan.operations(section)[place] {
+            Operation::Linear(other) => std::ptr::eq(other, op),
+            _ => false,
+        })
     }
 
     pub(super) fn operations(&self, tensor: Tensor) -> impl Iterator<Item = &'a Operation> {

@@ -1,6 +1,8 @@
 //! Matrices for tensor cores: bands of eight rows, links of 32 inputs, values in the order of a warp's lanes. The layout
 //! and its reasons stand in `kernels/fragments.cuh`.
 
+use std::ops::Range;
+
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
@@ -60,6 +62,24 @@ pub(in crate::cuda) struct Fragments {
     pub(in crate::cuda) bands: usize,
     /// With scales and bias.
     pub(super) bytes: usize,
+    /// Of each row `[bands, 8]`, once it is packed; nothing of bf16, for which nobody asks.
+    lengths: Vec<Length>,
+}
+
+/// The root of a row's sum of squares, and the size of its bias.
+#[derive(Debug, Clone, Copy, Default)]
+struct Length {
+    weights: f32,
+    bias: f32,
+}
+
+/// How far results are from zero where a product's rows are behind a norm.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cuda) struct Reach {
+    /// None is farther.
+    pub(in crate::cuda) largest: f64,
+    /// The root mean square of the results of inputs that do not depend on each other.
+    pub(in crate::cuda) typical: f64,
 }
 
 impl Fragments {
@@ -84,7 +104,30 @@ impl Fragments {
         let band =
             links.checked_mul(format.link_bytes()).and_then(|bytes| bytes.checked_add(2 * BAND * size_of::<f32>()));
         let bytes = band.and_then(|band| band.checked_mul(bands)).ok_or(Error::Overflow)?;
-        Ok(Self { address: 0, bytes, format, inputs, links, gated, bands })
+        Ok(Self { address: 0, bytes, format, inputs, links, gated, bands, lengths: Vec::new() })
+    }
+
+    /// How far the results of some columns reach behind a norm, which leaves a row a length of at most the root of its
+    /// inputs. A gated result is at most a gate times its value.
+    pub(in crate::cuda) fn reach(&self, columns: Range<usize>) -> Option<Reach> {
+        let count = columns.len() as f64;
+        let most = |length: &Length| (self.inputs as f64).sqrt() * f64::from(length.weights) + f64::from(length.bias);
+        let square = |length: &Length| f64::from(length.weights).powi(2) + f64::from(length.bias).powi(2);
+        let (mut largest, mut squares) = (0.0f64, 0.0);
+        for column in columns {
+            let (reach, size) = if self.gated {
+                let place = column / BAND * 2 * BAND + column % BAND;
+                let (gate, value) = (self.lengths.get(place)?, self.lengths.get(place + BAND)?);
+                (most(gate) * most(value), square(gate) * square(value))
+            } else {
+                let length = self.lengths.get(column)?;
+                (most(length), square(length))
+            };
+            // Not `max`, which forgets NaN.
+            largest = if reach <= largest { largest } else { reach };
+            squares += size;
+        }
+        Some(Reach { largest, typical: (squares / count).sqrt() })
     }
 
     /// Reads a matrix row by row, packs it on all cores and uploads it.
@@ -106,20 +149,26 @@ impl Fragments {
             };
             (row < end).then_some(row)
         };
+        let mut lengths = vec![Length::default(); if format == Format::Brain { 0 } else { bands * BAND }];
         let read = (source.open)();
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(bands.max(1));
         let share = bands.div_ceil(threads.max(1)).max(1);
         std::thread::scope(|scope| {
             let parts = weights.chunks_mut(share * band_words).zip(scales.chunks_mut(share * BAND));
+            let mut all_lengths = lengths.chunks_mut(share * BAND);
             for (index, (weights, scales)) in parts.enumerate() {
-                let (read, row_of) = (&read, &row_of);
+                let (read, row_of, lengths) = (&read, &row_of, all_lengths.next().unwrap_or_default());
                 scope.spawn(move || {
                     let mut row = Row::new(inputs, links);
                     let bands = weights.chunks_mut(band_words).zip(scales.chunks_mut(BAND));
                     for (offset, (band, scales)) in bands.enumerate() {
                         for (place, scale) in scales.iter_mut().enumerate() {
                             let Some(source) = row_of(index * share + offset, place) else { continue };
-                            *scale = row.read(read, source, format).to_bits();
+                            let own_scale = row.read(read, source, format);
+                            *scale = own_scale.to_bits();
+                            if let Some(length) = lengths.get_mut(offset * BAND + place) {
+                                length.weights = row.length() * own_scale;
+                            }
                             row.write(band, place, format);
                         }
                     }
@@ -129,9 +178,14 @@ impl Fragments {
         drop(read);
         if let Some(bias) = &source.bias {
             for (index, value) in biases.iter_mut().enumerate() {
-                *value = row_of(index / BAND, index % BAND).map_or(0, |row| bias[row].to_bits());
+                let own = row_of(index / BAND, index % BAND).map_or(0.0, |row| bias[row]);
+                *value = own.to_bits();
+                if let Some(length) = lengths.get_mut(index) {
+                    length.bias = own.abs();
+                }
             }
         }
+        self.lengths = lengths;
         (source.packed)();
         self.address = block.put(bytes_of(&packed))?;
         Ok(())
@@ -168,6 +222,15 @@ impl Row {
         let power = |exponent: i32| f32::from_bits(((exponent + 127) as u32) << 23);
         values.iter_mut().for_each(|value| *value *= power(LARGEST_EXPONENT - exponent));
         power(exponent - LARGEST_EXPONENT)
+    }
+
+    /// The root of the sum of squares of the scaled row; sixteen sums side by side take no longer than reading it.
+    fn length(&self) -> f32 {
+        let mut sums = [0.0f32; 16];
+        for values in self.values.chunks_exact(sums.len()) {
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value * value);
+        }
+        sums.iter().sum::<f32>().sqrt()
     }
 
     /// Writes the row as row `place` of a band.

@@ -5,7 +5,7 @@ mod panels;
 
 use std::sync::Arc;
 
-pub(super) use fragments::{BAND, Format, Fragments, LINK};
+pub(super) use fragments::{BAND, Format, Fragments, LINK, Reach};
 pub(super) use panels::{PANEL, Panels};
 
 use super::machine::{DeviceMemory, Machine};
