@@ -7,9 +7,12 @@ mod builder;
 mod layout;
 
 pub use builder::{Norm, PlanBuilder};
+pub(crate) use layout::Placement;
 
+use crate::error::{Error, Result};
 use crate::extent::{Live, Rows};
 use crate::operation::Operation;
+use layout::Lifetime;
 
 /// What a tensor holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,9 +62,8 @@ pub struct Plan {
     capacity: Live,
     operations: Vec<Operation>,
     prefill: usize,
-    offsets: Vec<usize>,
-    sizes: Vec<usize>,
-    bytes: usize,
+    lifetimes: Vec<Lifetime>,
+    placement: Placement,
     inputs: Vec<Tensor>,
     kept: Vec<Tensor>,
     /// Where each named part begins.
@@ -76,7 +78,7 @@ impl Plan {
 
     /// Bytes of the arena.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.placement.bytes()
     }
 
     /// Operations of a section, in order.
@@ -111,12 +113,17 @@ impl Plan {
 
     /// Byte offset of a tensor in the arena.
     pub fn offset(&self, tensor: Tensor) -> usize {
-        self.offsets[tensor.index]
+        self.placement.offset(tensor)
+    }
+
+    /// Other places, for a device that keeps both tensors of each pair where the first is.
+    pub(crate) fn placement_sharing(&self, pairs: &[[Tensor; 2]]) -> Result<Placement> {
+        Placement::of(&self.lifetimes, pairs).ok_or(Error::Overflow)
     }
 
     /// Bytes of a tensor at full capacity.
     pub fn tensor_bytes(&self, tensor: Tensor) -> usize {
-        self.sizes[tensor.index]
+        self.lifetimes[tensor.index].bytes
     }
 }
 

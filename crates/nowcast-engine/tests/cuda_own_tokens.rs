@@ -9,11 +9,14 @@ mod own_tokens;
 mod passes;
 mod softmax;
 
+use std::sync::Arc;
+
 use devices::devices;
+use nowcast_engine::cuda::{CudaDevice, Faults};
 use nowcast_engine::device::Device;
 use nowcast_engine::dtype::Dtype;
 use nowcast_engine::rotary::Pairing;
-use own_tokens::Case;
+use own_tokens::{Case, Parts};
 
 /// One case in several companies, series and samples of each.
 fn in_company(case: Case, companies: &[[usize; 2]]) {
@@ -125,5 +128,45 @@ fn own_tokens_of_tf32_and_f32() {
     for dtype in [Dtype::Tf32, Dtype::F32] {
         compare(Case { dtype, ..PLAIN }, &[[1, 2], [1, 70]]);
         compare(Case { dtype, heads: 12, pairing: Pairing::Interleaved, context: 50, ..PLAIN }, &[[1, 2], [22, 2]]);
+    }
+}
+
+/// The digits of a case, the bytes its plan is said to take, and those that it takes.
+fn digits_and_bytes(case: Case, checked: bool) -> (Vec<u64>, [usize; 2]) {
+    let faults = Faults::default();
+    let device = CudaDevice::emulated_with(&faults).expect("the kernels were built before");
+    let device = device.with_checked_operations(checked).with_poisoned_memory();
+    let digits = Case::digits(&case.run(&device));
+    let Parts { list, plan, .. } = case.plan();
+    let (resident, plan) = (device.load(list).unwrap(), Arc::new(plan.finish().unwrap()));
+    let (before, announced) = (faults.held(), resident.plan_bytes(&plan).unwrap());
+    let _executable = resident.prepare(plan).unwrap();
+    (digits, [announced, faults.held() - before])
+}
+
+/// Where operations are checked, every tensor has a place of its own.
+#[test]
+fn values_in_the_words_of_keys_take_no_memory() {
+    // Without a compiler there is no emulation, and `devices` says so.
+    if CudaDevice::emulated().is_err() {
+        return;
+    }
+    for case in [
+        Case { samples: 12, ..PLAIN },
+        Case { samples: 12, rotates: false, ..PLAIN },
+        // Heads that are no whole groups, several queries, and warps that have their rows by themselves; contexts so short
+        // that values would find no room in what the prefill leaves.
+        Case { heads: 3, head_dim: 10, context: 20, samples: 16, steps: 4, tokens: 2, ..PLAIN },
+        Case { heads: 12, context: 5, series: 22, samples: 4, ..PLAIN },
+    ] {
+        for dtype in [Dtype::Bf16, Dtype::Tf32] {
+            let case = Case { dtype, ..case };
+            let [(digits, [announced, held]), (apart, [all_announced, all_held])] =
+                [false, true].map(|checked| digits_and_bytes(case, checked));
+            let spared = if dtype == Dtype::Bf16 { case.value_bytes() } else { 0 };
+            assert_eq!((held, all_held), (announced, all_announced), "{dtype}: what is announced is what is taken");
+            assert_eq!(all_held - held, spared, "{dtype}: {held} bytes instead of {all_held}");
+            assert!(digits == apart, "{dtype}: digits depend on places");
+        }
     }
 }

@@ -39,13 +39,13 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    pub(super) fn new(machine: &Arc<dyn Machine>, plan: &Plan, tensor: Tensor, arena: u64) -> Result<Self> {
+    pub(super) fn new(machine: &Arc<dyn Machine>, plan: &Plan, tensor: Tensor, address: u64) -> Result<Self> {
         let bytes = plan.tensor_bytes(tensor).next_multiple_of(ALIGNMENT);
         let place = Arc::new(Place(HostMemory::new(machine, bytes)?));
         Ok(Self {
             machine: Arc::clone(machine),
             tensor,
-            address: arena + plan.offset(tensor) as u64,
+            address,
             rows: KernelRows::new(tensor.rows).ok_or(Error::Overflow)?,
             width: i32::try_from(tensor.width).map_err(|_| Error::Overflow)?,
             bytes,

@@ -14,7 +14,7 @@ use super::staging::{Inputs, Staging};
 use crate::device::{Activity, Executable, Kept, Launch};
 use crate::error::{Error, Result};
 use crate::extent::Live;
-use crate::plan::{Element, Plan, Section, Tensor};
+use crate::plan::{Element, Placement, Plan, Section, Tensor};
 use crate::watch::Watch;
 
 /// See the [module documentation](self).
@@ -30,6 +30,8 @@ pub(super) struct CudaExecutable {
     weights: Arc<CudaWeights>,
     /// Whether the prefill does without the number of samples, and so can wait for the decode.
     defers: bool,
+    /// Where tensors lie in the memory.
+    placement: Placement,
     /// Caches that the host does not find as they stand in the plan.
     packed_own: PackedOwn,
     /// The prefill that has yet to run.
@@ -55,9 +57,10 @@ impl CudaExecutable {
             // SAFETY: the layout has room for them, and nothing is queued yet.
             unsafe { machine.upload(memory.address() + layout.constants as u64, &constants)? };
         }
-        let mut staging = Staging::new(machine, &plan, memory.address(), memory.address() + layout.live as u64)?;
-        let recording = record(&weights, &plan, layout, memory.address(), &mut staging)?;
-        let Recording { sections, places, defers, packed_own } = recording;
+        let (arena, live) = (memory.address(), memory.address() + layout.live as u64);
+        let mut staging = Staging::new(machine, &plan, &layout.placement, arena, live)?;
+        let recording = record(&weights, &plan, layout, arena, &mut staging)?;
+        let Recording { sections, places, defers, placement, packed_own } = recording;
         Ok(Self {
             queue: Arc::clone(machine).queue()?,
             plan,
@@ -67,6 +70,7 @@ impl CudaExecutable {
             memory,
             weights,
             defers,
+            placement,
             packed_own,
             waiting: None,
             failure: None,
@@ -157,7 +161,7 @@ impl CudaExecutable {
         let host = HostMemory::new(&self.weights.machine, bytes)?;
         // SAFETY: the tensor lies within the plan's memory, the host's was just reserved, and both stay until the wait.
         unsafe {
-            let address = self.memory.address() + self.plan.offset(tensor) as u64;
+            let address = self.memory.address() + self.placement.offset(tensor) as u64;
             self.queue.copy_out(host.pointer(), address, bytes)?;
         }
         self.queue.wait()?;

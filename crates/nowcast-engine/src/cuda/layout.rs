@@ -1,12 +1,12 @@
 //! The memory of a plan on the device: one block, its size known before it is reserved.
 
 use super::device::CudaWeights;
-use super::record::CutContexts;
+use super::record::{CutContexts, PackedOwn};
 use super::weights::{BAND, DeviceLinear};
 use crate::error::{Error, Result};
 use crate::extent::{Live, Rows};
 use crate::operation::Operation;
-use crate::plan::{Plan, Section};
+use crate::plan::{Placement, Plan, Section};
 use crate::rotary::Rotary;
 
 /// Distance between the parts.
@@ -14,6 +14,10 @@ const ALIGNMENT: usize = 256;
 
 /// Offsets in the block: the plan's tensors, the live extents, scratch and constants.
 pub(super) struct Layout {
+    /// Where each tensor lies, from the block's start.
+    pub(super) placement: Placement,
+    /// Caches whose values lie where their keys do.
+    pub(super) packed_own: PackedOwn,
     /// The structure that varies from run to run.
     pub(super) live: usize,
     /// One f64 for each row of the longest product.
@@ -62,16 +66,30 @@ impl Layout {
             end = end.checked_add(bytes).ok_or(Error::Overflow)?;
             Ok(start)
         };
-        part(plan.bytes())?;
+        let packed_own = PackedOwn::of(weights, plan);
+        let placement = packed_own.placement(weights.settings, plan)?;
+        part(placement.bytes())?;
         let live = part(ALIGNMENT)?;
         let row_scale = part(scale_rows.checked_mul(size_of::<f64>()).ok_or(Error::Overflow)?)?;
         let constants = part(rotaries.iter().flat_map(Rotary::constants).count() * size_of::<f64>())?;
         let (row_fragments, next_fragments) = (part(fragment_bytes)?, part(next_bytes)?);
-        let mut cut_contexts = CutContexts::of(weights, plan)?;
+        let mut cut_contexts = CutContexts::of(weights, plan, &packed_own)?;
         for contexts in &mut cut_contexts {
             contexts.start = part(contexts.bytes()?)?;
         }
-        Ok(Self { live, row_scale, constants, row_fragments, next_fragments, cut_contexts, bytes: end, rotaries })
+        let bytes = end;
+        Ok(Self {
+            placement,
+            packed_own,
+            live,
+            row_scale,
+            constants,
+            row_fragments,
+            next_fragments,
+            bytes,
+            cut_contexts,
+            rotaries,
+        })
     }
 
     /// The constants.

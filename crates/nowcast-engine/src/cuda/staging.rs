@@ -9,7 +9,7 @@ use super::record::{MOST_PIECES, Piece, Sent, send_answer, transfer};
 use crate::device::{Kept, Launch};
 use crate::error::{Error, Result};
 use crate::extent::Live;
-use crate::plan::{Element, Plan, Tensor};
+use crate::plan::{Element, Placement, Plan, Tensor};
 use crate::token_sampling::Filter;
 
 /// Bytes of the structure `Live` in the kernels' sources.
@@ -56,15 +56,21 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// Reserves room for the inputs and outputs of a plan whose tensors begin at `arena`.
-    pub(super) fn new(machine: &Arc<dyn Machine>, plan: &Plan, arena: u64, live: u64) -> Result<Self> {
+    /// Reserves room for the inputs and outputs of a plan whose tensors begin at `arena` and lie as placed.
+    pub(super) fn new(
+        machine: &Arc<dyn Machine>,
+        plan: &Plan,
+        placement: &Placement,
+        arena: u64,
+        live: u64,
+    ) -> Result<Self> {
+        let address = |tensor: Tensor| arena + placement.offset(tensor) as u64;
         let mut end = ALIGNMENT;
         let mut transfer = |tensor: &Tensor| {
             let bytes = plan.tensor_bytes(*tensor);
             let offset = end;
             end += bytes.next_multiple_of(ALIGNMENT);
-            let address = arena + plan.offset(*tensor) as u64;
-            Transfer { tensor: *tensor, address, offset, bytes, changed: false, direct: false }
+            Transfer { tensor: *tensor, address: address(*tensor), offset, bytes, changed: false, direct: false }
         };
         let inputs = plan.inputs().iter().map(&mut transfer).collect();
         let is_answer =
@@ -72,7 +78,7 @@ impl Staging {
         let large: Vec<_> = plan.kept().iter().filter(is_answer).take(MOST_ANSWERS).collect();
         let others = plan.kept().iter().filter(|tensor| !large.iter().any(|answer| answer.index == tensor.index));
         let outputs = others.map(&mut transfer).collect();
-        let answers = large.into_iter().map(|&tensor| Answer::new(machine, plan, tensor, arena));
+        let answers = large.into_iter().map(|&tensor| Answer::new(machine, plan, tensor, address(tensor)));
         let answers = answers.collect::<Result<_>>()?;
         let mut staging = Self { memory: HostMemory::new(machine, end)?, live, inputs, outputs, answers };
         staging.write_places();

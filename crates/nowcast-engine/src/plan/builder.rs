@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::layout::{Lifetime, place};
-use super::{Element, Plan, Tensor};
+use super::layout::Lifetime;
+use super::{Element, Placement, Plan, Tensor};
 use crate::error::{Error, Result};
 use crate::extent::{Live, Rows};
 use crate::operation::{self, Operation};
@@ -204,14 +204,13 @@ impl PlanBuilder {
                 None => Err(Error::Overflow),
             })
             .collect::<Result<Vec<_>>>()?;
-        let (offsets, bytes) = place(&lifetimes).ok_or(Error::Overflow)?;
+        let placement = Placement::of(&lifetimes, &[]).ok_or(Error::Overflow)?;
         Ok(Plan {
             capacity: self.capacity,
             prefill: self.prefill.unwrap_or(self.operations.len()),
             operations: self.operations,
-            offsets,
-            sizes: lifetimes.iter().map(|lifetime| lifetime.bytes).collect(),
-            bytes,
+            lifetimes,
+            placement,
             inputs: self.inputs,
             kept: self.kept,
             stages: self.stages,

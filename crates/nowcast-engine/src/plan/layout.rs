@@ -1,5 +1,7 @@
 //! Which bytes of the arena each tensor takes.
 
+use super::Tensor;
+
 /// Offsets are multiples of this: one cache line, and one AVX-512 register.
 pub(super) const ALIGNMENT: usize = 64;
 
@@ -11,8 +13,42 @@ pub(super) struct Lifetime {
     pub(super) last: usize,
 }
 
+/// Where each tensor lies.
+#[derive(Debug)]
+pub(crate) struct Placement {
+    offsets: Vec<usize>,
+    bytes: usize,
+}
+
+impl Placement {
+    /// The second tensor of each pair lies where the first does, which stays there as long as either lives. `None` on
+    /// overflow.
+    pub(super) fn of(lifetimes: &[Lifetime], pairs: &[[Tensor; 2]]) -> Option<Self> {
+        let mut alone = lifetimes.to_vec();
+        for [host, guest] in pairs.iter().map(|pair| pair.map(|tensor| tensor.index)) {
+            let (one, other) = (alone[host], alone[guest]);
+            let (first, last) = (one.first.min(other.first), one.last.max(other.last));
+            alone[host] = Lifetime { bytes: one.bytes.max(other.bytes), first, last };
+            alone[guest].bytes = 0;
+        }
+        let (mut offsets, bytes) = place(&alone)?;
+        pairs.iter().for_each(|[host, guest]| offsets[guest.index] = offsets[host.index]);
+        Some(Self { offsets, bytes })
+    }
+
+    /// Byte offset of a tensor in the arena.
+    pub(crate) fn offset(&self, tensor: Tensor) -> usize {
+        self.offsets[tensor.index]
+    }
+
+    /// Bytes of the arena.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 /// Lowest free offset for each tensor in order of birth, and the size of the arena. `None` on overflow.
-pub(super) fn place(lifetimes: &[Lifetime]) -> Option<(Vec<usize>, usize)> {
+fn place(lifetimes: &[Lifetime]) -> Option<(Vec<usize>, usize)> {
     let mut order: Vec<usize> = (0..lifetimes.len()).collect();
     order.sort_by_key(|&index| lifetimes[index].first);
     let mut offsets = vec![0; lifetimes.len()];
@@ -41,9 +77,41 @@ pub(super) fn place(lifetimes: &[Lifetime]) -> Option<(Vec<usize>, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::extent::Rows;
+    use crate::plan::Element;
     use proptest::prelude::*;
 
+    fn tensor(index: usize) -> Tensor {
+        Tensor { index, rows: Rows::fixed(1), width: 1, element: Element::F32 }
+    }
+
     proptest! {
+        #[test]
+        fn a_place_that_two_share_is_theirs_alone(
+            shapes in prop::collection::vec((1usize..500, 0usize..20, 0usize..20), 4..40)
+        ) {
+            let lifetimes: Vec<Lifetime> = shapes
+                .iter()
+                .map(|&(bytes, first, length)| Lifetime { bytes, first, last: first + length })
+                .collect();
+            let pairs = [[2, 0], [1, 3]].map(|pair| pair.map(tensor));
+            let placement = Placement::of(&lifetimes, &pairs).unwrap();
+            let range = |index: usize| {
+                let start = placement.offset(tensor(index));
+                start..start + lifetimes[index].bytes
+            };
+            for (i, a) in lifetimes.iter().enumerate() {
+                prop_assert!(range(i).end <= placement.bytes());
+                for (j, b) in lifetimes.iter().enumerate().skip(i + 1) {
+                    let together = a.first <= b.last && b.first <= a.last;
+                    let apart = range(i).end <= range(j).start || range(j).end <= range(i).start;
+                    let share = pairs.iter().any(|pair| pair.iter().all(|one| one.index == i || one.index == j));
+                    prop_assert!(range(i).start == range(j).start || !share);
+                    prop_assert!(share || !together || apart);
+                }
+            }
+        }
+
         #[test]
         fn tensors_that_live_together_never_overlap(
             shapes in prop::collection::vec((0usize..500, 0usize..20, 0usize..20), 1..40)

@@ -38,6 +38,17 @@ pub(crate) struct Case {
     pub(crate) dtype: Dtype,
 }
 
+/// A plan of a case, and its tensors.
+pub(crate) struct Parts {
+    pub(crate) list: WeightList<'static>,
+    pub(crate) plan: PlanBuilder,
+    shared: Tensor,
+    own: Vec<Tensor>,
+    passes: Vec<[Tensor; 2]>,
+    /// Own keys and values.
+    suffix: [Tensor; 2],
+}
+
 /// What a device leaves.
 pub(crate) struct Answers {
     /// Of each pass: cosines and sines, `[tokens, 4, head_dim]`, and answers, `[paths, tokens, heads, head_dim]`.
@@ -88,11 +99,12 @@ impl Case {
         self.input(path, token, large) + self.input(path, token, small) * SMALL
     }
 
-    pub(crate) fn run(&self, device: &dyn Device) -> Answers {
-        let (live, heads, head_dim, width) = (self.live(), self.heads, self.head_dim, self.width());
+    /// A plan of all passes that keeps what they leave.
+    pub(crate) fn plan(&self) -> Parts {
+        let (heads, head_dim, width) = (self.heads, self.head_dim, self.width());
         let mut list = WeightList::default();
         let weight = list.linear(product(3 * width, self.dtype));
-        let mut plan = PlanBuilder::new(live, true);
+        let mut plan = PlanBuilder::new(self.live(), true);
         let (series, paths) = (Rows::batch(), Rows::batch().times_samples());
         let context = Rows::fixed(1).times_context(0);
         let shape = CacheShape { series, heads, head_dim, context, steps: self.all_tokens() };
@@ -135,8 +147,14 @@ impl Case {
                 [table, output]
             })
             .collect();
-        let (keys, values) = cache.suffix.expect("paths have own tokens");
-        passes.iter().flatten().chain([&keys, &values]).for_each(|&tensor| plan.keep(tensor));
+        let suffix = cache.suffix.expect("paths have own tokens").into();
+        passes.iter().flatten().chain(&suffix).for_each(|&tensor| plan.keep(tensor));
+        Parts { list, plan, shared, own, passes, suffix }
+    }
+
+    pub(crate) fn run(&self, device: &dyn Device) -> Answers {
+        let Parts { list, plan, shared, own, passes, suffix } = self.plan();
+        let (live, width) = (self.live(), self.width());
         let mut executable = passes::prepare(device, list, plan);
         let tokens = (0..self.series).flat_map(|series| (0..self.context).map(move |token| (series, token)));
         let of_context = tokens.flat_map(|(series, token)| {
@@ -151,10 +169,7 @@ impl Case {
         }
         passes::run(&mut *executable, live);
         let mut read = |tensor: Tensor| passes::read(&mut *executable, tensor, live);
-        Answers {
-            passes: passes.into_iter().map(|pass| pass.map(&mut read)).collect(),
-            cache: [keys, values].map(read),
-        }
+        Answers { passes: passes.into_iter().map(|pass| pass.map(&mut read)).collect(), cache: suffix.map(read) }
     }
 
     /// A head of what the product makes, rounded as the device rounds it.
@@ -200,6 +215,16 @@ impl Case {
         };
         let value = |token| self.taken(2, path, token, head).into_iter().map(f64::from).collect();
         [(0..self.all_tokens()).map(key).collect(), (0..self.all_tokens()).map(value).collect()]
+    }
+
+    /// Everything that a device left, bit by bit.
+    pub(crate) fn digits(answers: &Answers) -> Vec<u64> {
+        answers.passes.iter().flatten().chain(&answers.cache).flat_map(|values| bits(values)).collect()
+    }
+
+    /// Bytes of all own values, were they by themselves.
+    pub(crate) fn value_bytes(&self) -> usize {
+        self.paths() * self.all_tokens() * self.width() * size_of::<f32>()
     }
 
     /// Against what a host that rounds alike comes to.

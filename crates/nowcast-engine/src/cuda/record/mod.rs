@@ -39,7 +39,7 @@ use super::stopwatch::Stopwatch;
 use crate::error::{Error, Result};
 use crate::extent::Rows;
 use crate::operation::{AppendCache, Linear, Operation};
-use crate::plan::{Plan, Section, Tensor};
+use crate::plan::{Placement, Plan, Section, Tensor};
 use crate::rotary::Rotary;
 use uses::Uses;
 
@@ -51,6 +51,7 @@ pub(super) struct Recording {
     pub(super) places: [Vec<usize>; 2],
     /// Whether the prefill does without the number of samples.
     pub(super) defers: bool,
+    pub(super) placement: Placement,
     pub(super) packed_own: PackedOwn,
 }
 
@@ -65,12 +66,12 @@ pub(super) fn record(
     arena: u64,
     staging: &mut Staging,
 ) -> Result<Recording> {
-    let uses = Uses::of(plan);
     let mut recorder = Recorder {
         weights,
         plan,
-        packed_own: PackedOwn::of(weights, plan, &uses),
-        uses,
+        placement: layout.placement,
+        packed_own: layout.packed_own,
+        uses: Uses::of(plan),
         staging,
         arena,
         live: arena + layout.live as u64,
@@ -124,8 +125,8 @@ pub(super) fn record(
         // A suffix is named with its cache, but only paths write it.
         operation.each_tensor(&mut |tensor| defers &= !tensor.rows.counts_samples());
     });
-    let packed_own = recorder.packed_own;
-    Ok(Recording { sections: [first.0, second.0], places: [first.1, second.1], defers, packed_own })
+    let (placement, packed_own) = (recorder.placement, recorder.packed_own);
+    Ok(Recording { sections: [first.0, second.0], places: [first.1, second.1], defers, placement, packed_own })
 }
 
 /// What all recording functions know.
@@ -133,6 +134,7 @@ struct Recorder<'a> {
     weights: &'a CudaWeights,
     plan: &'a Plan,
     uses: Uses<'a>,
+    placement: Placement,
     packed_own: PackedOwn,
     staging: &'a mut Staging,
     arena: u64,
@@ -247,7 +249,7 @@ impl Recorder<'_> {
     /// the next one writes, so that one kernel cannot do both.
     fn overlap(&self, one: Tensor, other: Tensor) -> Result<bool> {
         let place = |tensor: Tensor| -> Result<std::ops::Range<usize>> {
-            let start = self.plan.offset(tensor);
+            let start = self.placement.offset(tensor);
             Ok(start..start + self.most(tensor.rows)? * tensor.width * tensor.element.bytes())
         };
         let (one, other) = (place(one)?, place(other)?);
@@ -265,7 +267,7 @@ impl Recorder<'_> {
 
     /// Address of a tensor.
     fn at(&self, tensor: Tensor) -> u64 {
-        self.arena + self.plan.offset(tensor) as u64
+        self.arena + self.placement.offset(tensor) as u64
     }
 
     /// Where the only operation that touches a tensor writes it: straight to the host if the host takes it and it is small.

@@ -2,11 +2,12 @@
 
 use super::attention_chunks::is_narrow;
 use super::uses::Uses;
-use crate::cuda::device::CudaWeights;
+use crate::cuda::device::{CudaWeights, Settings};
 use crate::cuda::weights::{DeviceLinear, Format};
+use crate::error::Result;
 use crate::kv_cache::LayerCache;
 use crate::operation::{CachePart, Operation};
-use crate::plan::{Plan, Section, Tensor};
+use crate::plan::{Placement, Plan, Section, Tensor};
 
 /// Whose own tokens are as own_tokens.cuh has them.
 #[derive(Debug)]
@@ -31,7 +32,8 @@ impl Half {
 impl PackedOwn {
     /// Those whose tokens all come from products of bf16, asked by attention beside narrow products alone: that in f32 knows
     /// no words.
-    pub(super) fn of(weights: &CudaWeights, plan: &Plan, uses: &Uses) -> Self {
+    pub(in crate::cuda) fn of(weights: &CudaWeights, plan: &Plan) -> Self {
+        let uses = &Uses::of(plan);
         let mut found: Vec<([Tensor; 2], bool)> = Vec::new();
         let is_kept = |tensor: Tensor| plan.kept().iter().any(|kept| kept.index == tensor.index);
         let sections = [Section::Prefill, Section::Decode];
@@ -52,6 +54,11 @@ impl PackedOwn {
             }
         }
         Self { suffixes: found.into_iter().filter_map(|(suffix, all_suit)| all_suit.then_some(suffix)).collect() }
+    }
+
+    /// Where the plan's tensors lie: values take no memory of their own, but where checks look at every tensor by itself.
+    pub(in crate::cuda) fn placement(&self, settings: Settings, plan: &Plan) -> Result<Placement> {
+        plan.placement_sharing(if settings.checked { &[] } else { &self.suffixes })
     }
 
     pub(super) fn has(&self, cache: &LayerCache) -> bool {
