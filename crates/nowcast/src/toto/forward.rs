@@ -233,8 +233,6 @@ impl Forward<'_> {
         let state = self.plan.tensor_of(Element::F64, series, STATE_WIDTH);
         let scaler = model.config.scaler;
         let tokens = Rows::fixed(1).times_context(self.extra());
-        self.plan.stage("rotary positions");
-        let table = self.rotary_table(Rows::fixed(0), tokens);
         self.plan.stage("scaler");
         self.plan.push(Operation::ScaleContext(operation::ScaleContext {
             scaler,
@@ -250,6 +248,9 @@ impl Forward<'_> {
         self.observe("scaled", scaled);
         self.observe("loc", location);
         self.observe("scale", scale);
+        // Behind the scaler, which takes longer: a GPU does both side by side.
+        self.plan.stage("rotary positions");
+        let table = self.rotary_table(Rows::fixed(0), tokens);
 
         self.plan.stage("patch embedding");
         let mut x = self.plan.linear(model.weights.patch_embed, scaled);

@@ -25,10 +25,6 @@ __device__ __forceinline__ float4 scaled_sum(const float4& x, float factor, cons
     return make_float4(fmaf(x.x, factor, y.x), fmaf(x.y, factor, y.y), fmaf(x.z, factor, y.z), fmaf(x.w, factor, y.w));
 }
 
-__device__ __forceinline__ float4 four_at(const float* from) {
-    return *reinterpret_cast<const float4*>(from);
-}
-
 template <int GROUPS>
 __device__ __forceinline__ void clear(Answer<GROUPS>* answer) {
     answer->largest = LEAST;

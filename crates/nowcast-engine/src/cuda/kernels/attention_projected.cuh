@@ -124,7 +124,7 @@ struct HeadAttention {
         }
         if (row < rows) {
             int to = row * call.heads * HEAD_DIM + head * HEAD_DIM + rank * BAND + column;
-            if (call.projection.result_factor != 0.0f) {
+            if (hands_over(call.projection)) {
                 to = place_of_operand<FORMAT>(row, head * HEAD_DIM + rank * BAND + column);
                 write_operand<FORMAT>(call.output, to, result * (1.0f / sum) * call.projection.result_factor);
             } else {

@@ -276,7 +276,7 @@ struct RowAttention : LaneRows {
                 store(call.output + row * call.output_width + head * HEAD_DIM, results);
             } else if (FORMAT == SPLIT) {
                 write_operands<SPLIT>(row, results);
-            } else if (call.hands_bf16) {
+            } else if (PACKS || call.hands_bf16) {
                 write_operands<BRAIN>(row, results);
             } else {
                 write_operands<HALF>(row, results);

@@ -75,6 +75,11 @@ struct Product {
     float result_factor;
 };
 
+// Whether results are cut for the product behind: a test of a whole number, which needs no register.
+__device__ __forceinline__ bool hands_over(const Product& call) {
+    return __float_as_int(call.result_factor) != 0;
+}
+
 // Whether a row's largest value decides its power of two.
 template <int FORMAT, typename Call>
 __device__ __forceinline__ bool looks_for_largest(const Call& call) {
@@ -146,6 +151,10 @@ __device__ __forceinline__ float2 values_of_f16(u32 word) {
 }
 
 #endif
+
+__device__ __forceinline__ float4 four_at(const float* from) {
+    return *reinterpret_cast<const float4*>(from);
+}
 
 // The bf16s of one word: f32s that end early.
 #define UPPER_HALF 0xffff0000u
@@ -318,7 +327,7 @@ __device__ __forceinline__ void write_operand(float* operands, int place, float 
 template <int FORMAT>
 __device__ __forceinline__ ResultPair places_of_pair(const Product& call, int row, int band, int column) {
     ResultPair pair;
-    if (call.result_factor != 0.0f) {
+    if (hands_over(call)) {
         pair.low_place = place_of_operand<FORMAT>(row, band / 2 * BAND + column);
         pair.high_place = -1;
         return pair;
@@ -347,7 +356,7 @@ __device__ __forceinline__ void finish_pair(const Product& call, const ResultPai
     low = low * columns.scale_low * row_scale + columns.bias_low;
     high = high * columns.scale_high * row_scale + columns.bias_high;
     if (call.gated) low = sigmoid_unit<FORMAT>(low) * high;
-    if (call.result_factor != 0.0f) return write_operand<FORMAT>(call.output, pair.low_place, low * call.result_factor);
+    if (hands_over(call)) return write_operand<FORMAT>(call.output, pair.low_place, low * call.result_factor);
     write_result(call, pair.low_place, low, pair.low_residual);
     write_result(call, pair.high_place, high, pair.high_residual);
 }

@@ -68,21 +68,6 @@ struct Finishing {
     static const bool IS_LAST = IS_LAST_WORK;
 };
 
-// Where the pair that a column belongs to stands among the operands of the product behind: of odd columns, what it leaves.
-template <int FORMAT>
-__device__ __forceinline__ u32* operands_of_column(const Product& call, int column, int row) {
-    u32* words = operands_at<FORMAT>(reinterpret_cast<u32*>(call.output), call.columns, row, column / 16, column % 16 / 4);
-    return words + column % 4 / 2 * PAIR_WORDS + column % 2 * REST_WORDS;
-}
-// Lanes of neighbouring columns exchange halves of what their results are cut into; all lanes of a warp do it together.
-template <int FORMAT>
-__device__ __forceinline__ void write_operand_of_column(u32* to, bool is_wanted, float scaled) {
-    static_assert(FORMAT == SPLIT, "both words of a pair are wanted");
-    CutPair cut = cut_pair<FORMAT>(scaled, 0.0f);
-    u32 own = __byte_perm(cut.near, cut.rest, 0x5410), other = __shfl_xor_sync(0xffffffffu, own, 1);
-    store_if(is_wanted, to, __byte_perm(own, other, threadIdx.x % 2 == 0 ? 0x5410 : 0x3276));
-}
-
 // Results of `COUNT` neighbouring columns of each row, one or four, that are loaded and written together; a thread keeps its
 // columns. What does not depend on the sums is on its way when they `meet()`.
 template <int FORMAT, typename Finishing, int DEPTH, bool GATED, int COUNT, typename Meet>
@@ -91,8 +76,6 @@ __device__ __forceinline__ void finish_columns(const Product& call, const Sums<D
     const int THREADS_OF_ROW = OUTPUTS / COUNT, STEP = Finishing::THREADS / THREADS_OF_ROW;
     const int EACH = (Finishing::ROWS + STEP - 1) / STEP, SOME = COUNT == 1 && !GATED ? 16 : 8 / COUNT;
     const int TOGETHER = COUNT == 1 || !Finishing::IS_LAST ? SOME : EACH < 6 ? EACH : 6;
-    // Rings of f16 pairs do, for products whose columns are whole links: a warp has the columns of one.
-    const bool HANDS_OVER = FORMAT == SPLIT && GATED && COUNT == 1 && !Finishing::IS_LAST;
     struct alignas(4 * COUNT) Columns {
         float at[COUNT];
     };
@@ -158,18 +141,8 @@ __device__ __forceinline__ void finish_columns(const Product& call, const Sums<D
         for (int index = 0; index < TOGETHER * COUNT && GATED && FORMAT != SPLIT; index++) {
             lows[index] = sigmoid_unit<FORMAT>(lows[index]);
         }
-        bool is_done = false;
-        if constexpr (HANDS_OVER) {
-            is_done = call.result_factor != 0.0f;
 #pragma unroll
-            for (int next = 0; next < TOGETHER && is_done; next++) {
-                float scaled = lows[next] * highs[next] * call.result_factor;
-                u32* words = operands_of_column<FORMAT>(call, output, sums.first_row + start + next * STEP);
-                write_operand_of_column<FORMAT>(words, inside[next], scaled);
-            }
-        }
-#pragma unroll
-        for (int next = 0; next < TOGETHER && !is_done; next++) {
+        for (int next = 0; next < TOGETHER; next++) {
             Columns results;
 #pragma unroll
             for (int each = 0; each < COUNT; each++) {

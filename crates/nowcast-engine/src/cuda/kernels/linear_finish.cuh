@@ -26,9 +26,9 @@ struct Finisher {
     __device__ __forceinline__ void finish(const float (&sums)[N][4]) const {
         // Products that are not gated hand over rows of attention, in bf16 alone, and not those of small tiles, whose registers
         // are few.
-        if (call.gated && call.result_factor != 0.0f) {
+        if (call.gated && hands_over(call)) {
             write_operands<true>(sums);
-        } else if (FORMAT == BRAIN && !EARLY && call.result_factor != 0.0f) {
+        } else if (FORMAT == BRAIN && !EARLY && hands_over(call)) {
             write_operands<false>(sums);
         } else if (call.gated) {
             write<true>(sums);

@@ -132,6 +132,73 @@ struct RingWorker {
     }
 };
 
+// Gated results of a tile, cut for the product behind, whose columns are whole links: a warp takes the same step of sixteen
+// columns of every other band, so that each of its lanes has four results of a row, as operands stand together.
+template <int N>
+struct RingHandover {
+    static const int STEPS_OF_TILE = RING_WEIGHT_BANDS * BAND / 2 / 16, SHARERS = RING_WORKERS / 32 / STEPS_OF_TILE;
+    static const int STRIDE = RING_WEIGHT_BANDS * BAND + 4;
+    // Bands that are finished together.
+    static const int TOGETHER = 2;
+
+    const Product& call;
+    int first_row, rows, step, low, row, quarter, warp;
+    bool has_columns;
+    float4 scale_low, scale_high, bias_low, bias_high;
+
+    // Before the sums are there.
+    __device__ __forceinline__ RingHandover(const Product& product, int start, int count, int first_band)
+        : call(product), first_row(start), rows(count) {
+        warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4, quarter = threadIdx.x % 4;
+        // A gate's band stands before that of its values.
+        int column = warp % STEPS_OF_TILE * 16 + quarter * 4;
+        low = column / BAND * 2 * BAND + column % BAND;
+        step = first_band / 2 * BAND / 16 + warp % STEPS_OF_TILE;
+        has_columns = step * 16 < call.columns;
+        int place = has_columns ? first_band * BAND + low : 0;
+        scale_low = four_at(call.column_scale + place), bias_low = four_at(call.bias + place);
+        scale_high = four_at(call.column_scale + place + BAND), bias_high = four_at(call.bias + place + BAND);
+    }
+
+    static __device__ __forceinline__ float4 finished(const float4& sums, const float4& scales, float scale, const float4& bias) {
+        return make_float4(sums.x * scales.x * scale + bias.x, sums.y * scales.y * scale + bias.y, sums.z * scales.z * scale + bias.z,
+                           sums.w * scales.w * scale + bias.w);
+    }
+
+    // From sums `[rows, STRIDE]` and the scales of their rows.
+    __device__ __forceinline__ void write(const float* sums, const float* row_scales) const {
+        if (!has_columns) return;
+        u32* words = reinterpret_cast<u32*>(call.output);
+#pragma unroll 1
+        for (int band = warp / STEPS_OF_TILE; band < N; band += SHARERS * TOGETHER) {
+            float gates[4 * TOGETHER];
+            float4 values[TOGETHER];
+#pragma unroll
+            for (int next = 0; next < TOGETHER; next++) {
+                // Behind the last band the first one stands in.
+                int which = band + next * SHARERS, own = (which < N ? which : 0) * BAND + row;
+                float scale = own < rows ? row_scales[own] : 0.0f;
+                const float* from = sums + own * STRIDE + low;
+                float4 gate = finished(four_at(from), scale_low, scale, bias_low);
+                gates[4 * next] = gate.x, gates[4 * next + 1] = gate.y, gates[4 * next + 2] = gate.z, gates[4 * next + 3] = gate.w;
+                values[next] = finished(four_at(from + BAND), scale_high, scale, bias_high);
+            }
+            sigmoid_linear_units<4 * TOGETHER>(gates);
+#pragma unroll
+            for (int next = 0; next < TOGETHER; next++) {
+                int which = band + next * SHARERS, own = which * BAND + row;
+                if (which >= N || own >= rows) continue;
+                const float4& value = values[next];
+                float4 results = make_float4(gates[4 * next] * value.x, gates[4 * next + 1] * value.y, gates[4 * next + 2] * value.z,
+                                             gates[4 * next + 3] * value.w);
+                float squares = 0.0f;
+                write_pairs<SPLIT>(operands_at<SPLIT>(words, call.columns, first_row + own, step, quarter),
+                                   cut_values<SPLIT>(results, call.result_factor, &squares));
+            }
+        }
+    }
+};
+
 // Tile: 128 weights, the inner index, times `N` bands of rows. Grid: as many blocks as multiprocessors, or tiles.
 template <int N>
 __device__ __forceinline__ void multiply_ring(const RingProduct& ring_call) {
@@ -204,9 +271,15 @@ __device__ __forceinline__ void multiply_ring(const RingProduct& ring_call) {
             int column = (warp * 2 + index % 4 / 2) * BAND + lane / 4;
             sums[row * STRIDE + column] = worker.totals[index / 4][index % 4];
         }
-        // Four columns at a time would leave no registers for the sums.
-        Sums<1> finished = {{sums}, row_scales, first_row, tile_rows, first_band};
-        finish_rows<SPLIT, Finishing<ROWS, WIDTH, RING_WORKERS, false>, 1>(call, finished, [] { meet_first_threads<RING_WORKERS>(); });
+        if (hands_over(call)) {
+            RingHandover<N> handover(call, first_row, tile_rows, first_band);
+            meet_first_threads<RING_WORKERS>();
+            handover.write(sums, row_scales);
+        } else {
+            // Four columns at a time would leave no registers for the sums.
+            Sums<1> finished = {{sums}, row_scales, first_row, tile_rows, first_band};
+            finish_rows<SPLIT, Finishing<ROWS, WIDTH, RING_WORKERS, false>, 1>(call, finished, [] { meet_first_threads<RING_WORKERS>(); });
+        }
         meet_first_threads<RING_WORKERS>();
     }
 }

@@ -18,9 +18,9 @@ struct ScaleRing {
     __device__ __forceinline__ ScaleRing(const Product& product, float* memory, u64* barriers)
         : call(product), scales(memory), full(barriers), empty(barriers + 2), slot(0), parity(0) {}
 
-    // Before the block meets.
-    __device__ __forceinline__ void prepare() const {
-        for (int row = threadIdx.x; !call.row_scale && row < 2 * ROWS; row += blockDim.x) scales[row] = call.row_unit;
+    // Before the block meets; `unit` is the scale of rows that have none of their own.
+    __device__ __forceinline__ void prepare(float unit) const {
+        for (int row = threadIdx.x; !call.row_scale && row < 2 * ROWS; row += blockDim.x) scales[row] = unit;
         if (threadIdx.x > 0) return;
         for (int place = 0; place < 2; place++) {
             prepare_barrier(full + place, 1);

@@ -151,9 +151,8 @@ struct StreamHead {
 // Streams the bands of a block past the rows. `Finisher` takes the sums; it is asked to load what it needs of the weights
 // (`begin`, before the kernels before are done), then of what they left (`prepare`), and finally to `finish`, where
 // `total(band)` is the sum of a thread's row and column. It may have `Finisher::WORDS` words of shared memory, and says
-// whether blocks may have more than four bands. `IS_CUT`: rows are at `row_fragments` as operands, pairs of f16, and come to
-// shared memory as they are.
-template <int FORMAT, typename Finisher, bool IS_CUT = false>
+// whether blocks may have more than four bands.
+template <int FORMAT, typename Finisher>
 __device__ __forceinline__ void stream_weights(const Product& call, const Share& share, Finisher& finisher) {
     const int LINK_SIZE = Pieces<FORMAT>::COUNT * 32;
     SHARED_MEMORY(memory);
@@ -176,20 +175,9 @@ __device__ __forceinline__ void stream_weights(const Product& call, const Share&
     known_now(rows);
     wait_for_previous();
 
-    if constexpr (IS_CUT) {
-        static_assert(FORMAT == SPLIT, "others go straight into registers");
-        for (int place = threadIdx.x; place < call.links * LINK_SIZE; place += BAND_THREADS) {
-            int step = place / 32;
-            copy_ahead(values + step * 32 + turned<FORMAT>(place % 32, step), call.row_fragments + place);
-        }
-        end_copies();
-    } else {
-        cutter.ask(warp < rows && is_whole);
-    }
+    cutter.ask(warp < rows && is_whole);
     finisher.prepare(rows);
-    if constexpr (IS_CUT) {
-        wait_for_copies<0>();
-    } else if (warp < rows) {
+    if (warp < rows) {
         if (is_whole) {
             cutter.read();
             cutter.cut_all();
@@ -265,9 +253,9 @@ struct ResultWriter {
     }
 };
 
-template <int FORMAT, bool IS_CUT = false>
+template <int FORMAT>
 __device__ __forceinline__ void stream_product(const Product& call) {
     Share share(call, blockIdx.x, gridDim.x);
     ResultWriter<FORMAT> writer(call, share);
-    stream_weights<FORMAT, ResultWriter<FORMAT>, IS_CUT>(call, share, writer);
+    stream_weights<FORMAT>(call, share, writer);
 }

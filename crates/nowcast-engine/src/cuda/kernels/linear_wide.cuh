@@ -62,7 +62,7 @@ __device__ __forceinline__ void multiply_wide(const RingProduct& ring_call) {
         publish_barriers();
     }
     ScaleRing<ROWS, WARPS> scales(call, row_scales, empty + STAGES);
-    scales.prepare();
+    scales.prepare(Pieces<FORMAT>::IS_SCALED ? call.row_unit : 1.0f);
     __syncthreads();
     int rows = count(call.rows, call.live);
     int across = (call.end_band - call.first_band + WEIGHT_BANDS - 1) / WEIGHT_BANDS;

@@ -285,7 +285,12 @@ impl Recorder<'_> {
             let product = self.product_of_operands(queries.output, following)?;
             // Kernels beside products of f32 cut for those, the others for both of the others.
             let is_narrow = is_narrow(self.weights, &self.uses, queries.query, queries.output);
-            let product = product.filter(|(product, _)| is_narrow == (product.format != Format::Split));
+            let product = product.filter(|(product, _)| match product.format {
+                Format::Split => !is_narrow,
+                // Packed tokens, which products of bf16 make, stand before others of bf16.
+                Format::Half => is_narrow && !self.packed_own.has(cache),
+                Format::Brain => is_narrow,
+            });
             if let Some((product, _)) = &product {
                 (argument.output, argument.result_factor) = (self.next_fragments, product.argument.row_factor);
                 argument.hands_bf16 = (product.format == Format::Brain).into();

@@ -83,8 +83,8 @@ impl Streamed {
     /// stand beside them, or come as operands straight into registers.
     fn row_bytes(self, format: Format, links: usize) -> usize {
         let times = match (self, format) {
-            (_, Format::Split) => 1,
             (Streamed::Operands, _) => 0,
+            (_, Format::Split) => 1,
             _ => 3,
         };
         times * links * format.link_bytes()
@@ -324,8 +324,8 @@ impl Recorder<'_> {
             matrix.format == Format::Split && !matrix.gated && most <= MOST_HELD_BANDS && links <= MOST_HELD_LINKS;
         // Rows and weights.
         let link_bytes = if is_held {
-            // With operands, of the sums of each link.
-            rows.row_bytes(matrix.format, MOST_HELD_LINKS)
+            // Values, then the sums of each link.
+            Streamed::Values.row_bytes(matrix.format, MOST_HELD_LINKS)
         } else {
             rows.row_bytes(matrix.format, links) + most * width * links * matrix.format.link_bytes()
         };

@@ -5,8 +5,11 @@
 //! weights (Cauchy-Schwarz); a gated result is at most a gate times its value, and what attention returns, a mean of values, at
 //! most the largest. That is farther than rows go: two f16s keep 2^-40 of it, and f32 keeps 2^-24 of a value.
 
+use std::ops::Range;
+
 use super::Recorder;
 use crate::cuda::weights::{DeviceLinear, Format, Reach};
+use crate::kv_cache::LayerCache;
 use crate::operation::{Linear, Operation};
 use crate::plan::{Section, Tensor};
 
@@ -34,12 +37,12 @@ impl Recorder<'_> {
             return 1.0;
         }
         let place = self.uses.place_of(op);
-        let reach = place.and_then(|(section, place)| self.reach(section, place, op.input));
+        let reach = place.and_then(|(section, place)| self.reach(section, place, op.input, 0..op.input.width));
         reach.and_then(Reach::factor).unwrap_or(0.0)
     }
 
-    /// How far the values of a tensor reach that the last operation before a place has written.
-    fn reach(&self, section: Section, before: usize, tensor: Tensor) -> Option<Reach> {
+    /// How far some columns of a tensor reach that the last operation before a place has written.
+    fn reach(&self, section: Section, before: usize, tensor: Tensor, columns: Range<usize>) -> Option<Reach> {
         let operations = &self.plan.operations(section)[..before];
         let place = operations.iter().rposition(|operation| {
             let mut writes = false;
@@ -51,26 +54,28 @@ impl Recorder<'_> {
                 let DeviceLinear::Fragments(matrix) = &self.weights.linears[op.weight.index] else { return None };
                 // A norm of less than nothing would make rows longer.
                 let has_norm = op.norm_epsilon.is_some_and(|epsilon| epsilon >= 0.0);
-                (has_norm && op.residual.is_none()).then(|| matrix.reach(op.columns.clone()))?
+                let columns = op.columns.start + columns.start..op.columns.start + columns.end;
+                (has_norm && op.residual.is_none()).then(|| matrix.reach(columns))?
             }
-            Operation::LastRow(op) => self.reach(section, place, op.input),
-            Operation::RepeatRows(op) => self.reach(section, place, op.input),
-            Operation::AttendContext(op) => self.reach_of_values(op.cache.context_values),
-            Operation::AttendPaths(op) => self.reach_of_values(op.cache.context_values),
+            Operation::LastRow(op) => self.reach(section, place, op.input, columns),
+            Operation::RepeatRows(op) => self.reach(section, place, op.input, columns),
+            Operation::AttendContext(op) => self.reach_of_values(&op.cache),
+            Operation::AttendPaths(op) => self.reach_of_values(&op.cache),
             _ => None,
         }
     }
 
     /// The same of means of the values in a cache, wherever they come from.
-    fn reach_of_values(&self, context_values: Tensor) -> Option<Reach> {
+    fn reach_of_values(&self, cache: &LayerCache) -> Option<Reach> {
+        let width = cache.shape.heads * cache.shape.head_dim;
         let mut all: Option<Reach> = None;
         for section in [Section::Prefill, Section::Decode] {
             for (place, operation) in self.plan.operations(section).iter().enumerate() {
                 let Operation::AppendCache(op) = operation else { continue };
-                if op.cache.context_values.index != context_values.index {
+                if op.cache.context_values.index != cache.context_values.index {
                     continue;
                 }
-                let one = self.reach(section, place, op.input)?;
+                let one = self.reach(section, place, op.input, op.value_column..op.value_column + width)?;
                 all = Some(all.map_or(one, |all| all.with(one)));
             }
         }

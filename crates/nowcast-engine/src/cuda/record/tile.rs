@@ -283,6 +283,35 @@ mod tests {
         }
     }
 
+    /// The tests of cuda_reach.rs need these: other tiles cut rows apart.
+    #[test]
+    fn rows_of_a_known_reach_are_handed_over() {
+        // Gated products, then what takes rows: of gates and of attention.
+        let extents = [
+            [70, 5_696, 5],
+            [150, 1_024, 16],
+            [70, 2_144, 89],
+            [150, 1_280, 16],
+            [140, 1_280, 16],
+            [192, 832, 26],
+            [200, 1_280, 16],
+            [858, 640, 24],
+            [440, 640, 24],
+            [128, 1_280, 16],
+        ];
+        for format in [Format::Split, Format::Half] {
+            for extent in extents {
+                let best = best(extent, format);
+                assert!(best.grouped, "{extent:?}: {}", (best.kernel)(format).name());
+            }
+        }
+        assert_eq!(best(extents[0], Format::Split).sharers, Some(2));
+        assert_eq!(best(extents[1], Format::Split).sharers, Some(4));
+        // `rows_cut_for_the_next_product_have_the_same_digits` has one of a ring.
+        let ring = best([200, 4_224, 5], Format::Split);
+        assert!(ring.grouped && ring.sharers.is_none());
+    }
+
     /// `rows_cut_for_the_next_product_have_the_same_digits` needs these: other tiles cut rows apart.
     #[test]
     fn products_that_hand_rows_over_are_tiled_for_warpgroups() {

@@ -78,7 +78,7 @@ struct Length {
 pub(in crate::cuda) struct Reach {
     /// None is farther.
     pub(in crate::cuda) largest: f64,
-    /// The root mean square of the results of inputs that do not depend on each other.
+    /// What half of them exceed, roughly, where inputs do not depend on each other.
     pub(in crate::cuda) typical: f64,
 }
 
@@ -110,24 +110,25 @@ impl Fragments {
     /// How far the results of some columns reach behind a norm, which leaves a row a length of at most the root of its
     /// inputs. A gated result is at most a gate times its value.
     pub(in crate::cuda) fn reach(&self, columns: Range<usize>) -> Option<Reach> {
-        let count = columns.len() as f64;
         let most = |length: &Length| (self.inputs as f64).sqrt() * f64::from(length.weights) + f64::from(length.bias);
-        let square = |length: &Length| f64::from(length.weights).powi(2) + f64::from(length.bias).powi(2);
-        let (mut largest, mut squares) = (0.0f64, 0.0);
+        let size = |length: &Length| f64::from(length.weights).hypot(f64::from(length.bias));
+        let (mut largest, mut sizes) = (0.0f64, Vec::with_capacity(columns.len()));
         for column in columns {
-            let (reach, size) = if self.gated {
+            let (reach, typical) = if self.gated {
                 let place = column / BAND * 2 * BAND + column % BAND;
                 let (gate, value) = (self.lengths.get(place)?, self.lengths.get(place + BAND)?);
-                (most(gate) * most(value), square(gate) * square(value))
+                (most(gate) * most(value), size(gate) * size(value))
             } else {
                 let length = self.lengths.get(column)?;
-                (most(length), square(length))
+                (most(length), size(length))
             };
             // Not `max`, which forgets NaN.
             largest = if reach <= largest { largest } else { reach };
-            squares += size;
+            sizes.push(typical);
         }
-        Some(Reach { largest, typical: (squares / count).sqrt() })
+        let middle = sizes.len().checked_sub(1)? / 2;
+        let (_, &mut typical, _) = sizes.select_nth_unstable_by(middle, f64::total_cmp);
+        Some(Reach { largest, typical })
     }
 
     /// Reads a matrix row by row, packs it on all cores and uploads it.
