@@ -118,6 +118,9 @@ impl Plan {
 
     /// Other places, for a device that keeps both tensors of each pair where the first is.
     pub(crate) fn placement_sharing(&self, pairs: &[[Tensor; 2]]) -> Result<Placement> {
+        if pairs.is_empty() {
+            return Ok(self.placement.clone());
+        }
         Placement::of(&self.lifetimes, pairs).ok_or(Error::Overflow)
     }
 

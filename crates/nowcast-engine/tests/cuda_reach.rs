@@ -47,6 +47,7 @@ const GATED: Layer =
 fn gated_rows() {
     for dtype in DTYPES {
         compare(Layer { dtype, ..GATED }, &[[1, 6, 8, 1], [1, 3, 3, 70]]);
+        compare(Layer { dtype, outputs: 72, ..GATED }, &[[1, 6, 8, 5]]);
         compare(Layer { dtype, inputs: 512, width: 512, outputs: 1280, ..GATED }, &[[1, 3, 3, 150]]);
     }
 }

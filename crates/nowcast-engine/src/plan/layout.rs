@@ -14,7 +14,7 @@ pub(super) struct Lifetime {
 }
 
 /// Where each tensor lies.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Placement {
     offsets: Vec<usize>,
     bytes: usize,

@@ -112,10 +112,12 @@ impl Layer {
             if pass == 1 {
                 plan.begin_decode();
             }
+            plan.keep(input);
+            let rotation = cache.map(|cache| self.rotation(&mut plan, pass, &cache));
             let made = plan.tensor(input.rows, columns);
             plan.push(linear(before, input, made, Some(1e-5)));
-            let rows = match (self.maker, cache) {
-                (Maker::Attention { pairing, .. }, Some(cache)) => self.attend(&mut plan, pass, made, pairing, cache),
+            let rows = match (rotation, cache) {
+                (Some(rotation), Some(cache)) => self.attend(&mut plan, pass, made, rotation, cache),
                 _ => made,
             };
             let output = plan.tensor(rows.rows, self.outputs);
@@ -142,22 +144,31 @@ impl Layer {
         [read(parts[0]), read(parts[1])]
     }
 
+    /// Positions of a pass's tokens, before all else as in a model.
+    fn rotation(&self, plan: &mut PlanBuilder, pass: usize, cache: &LayerCache) -> Rotation {
+        let Maker::Attention { pairing, .. } = self.maker else { unreachable!("gates have no positions") };
+        let context = cache.shape.context;
+        let rotary = Rotary { head_dim: cache.shape.head_dim, pairing, xpos_scale_base: None };
+        let (first, anchor_tokens) = if pass == 0 { (Rows::fixed(0), context) } else { (context, Rows::fixed(1)) };
+        let table = plan.tensor(anchor_tokens, 4 * rotary.head_dim);
+        // Of other layers as well, so that nothing takes its place; the same of the input.
+        plan.keep(table);
+        plan.push(Operation::RotaryTable(operation::RotaryTable { rotary, first, anchor_tokens, table }));
+        Rotation { rotary, table }
+    }
+
     fn attend(
         &self,
         plan: &mut PlanBuilder,
         pass: usize,
         query: Tensor,
-        pairing: Pairing,
+        rotation: Rotation,
         cache: LayerCache,
     ) -> Tensor {
-        let CacheShape { heads, head_dim, context, .. } = cache.shape;
-        let rotary = Rotary { head_dim, pairing, xpos_scale_base: None };
-        let anchor_tokens = if pass == 0 { context } else { Rows::fixed(1) };
-        let first = if pass == 0 { Rows::fixed(0) } else { context };
-        let table = plan.tensor(anchor_tokens, 4 * rotary.head_dim);
-        plan.push(Operation::RotaryTable(operation::RotaryTable { rotary, first, anchor_tokens, table }));
+        let heads = cache.shape.heads;
+        let Rotation { rotary, table } = rotation;
         plan.push(Operation::AppendCache(operation::AppendCache {
-            rotation: Some(Rotation { rotary, table }),
+            rotation: Some(rotation),
             input: query,
             key_column: self.width,
             value_column: 2 * self.width,

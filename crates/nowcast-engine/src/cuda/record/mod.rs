@@ -41,6 +41,7 @@ use crate::extent::Rows;
 use crate::operation::{AppendCache, Linear, Operation};
 use crate::plan::{Placement, Plan, Section, Tensor};
 use crate::rotary::Rotary;
+use reach::Reaches;
 use uses::Uses;
 
 /// Launches of a plan.
@@ -80,6 +81,7 @@ pub(super) fn record(
         row_fragments: arena + layout.row_fragments as u64,
         next_fragments: arena + layout.next_fragments as u64,
         operands: None,
+        reaches: Reaches::default(),
         rotaries: layout.rotaries,
         cut_contexts: layout.cut_contexts,
         next: (0, 0),
@@ -145,6 +147,7 @@ struct Recorder<'a> {
     next_fragments: u64,
     /// The tensor of few rows that the launch before has left there, for the product behind.
     operands: Option<usize>,
+    reaches: Reaches,
     constants: u64,
     rotaries: Vec<Rotary>,
     /// Contexts that the prefill leaves cut for the paths.

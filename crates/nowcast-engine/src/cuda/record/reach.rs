@@ -5,9 +5,12 @@
 //! weights (Cauchy-Schwarz); a gated result is at most a gate times its value, and what attention returns, a mean of values, at
 //! most the largest. That is farther than rows go: two f16s keep 2^-40 of it, and f32 keeps 2^-24 of a value.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ops::Range;
 
 use super::Recorder;
+use crate::cuda::device::CudaWeights;
 use crate::cuda::weights::{DeviceLinear, Format, Reach};
 use crate::kv_cache::LayerCache;
 use crate::operation::{Linear, Operation};
@@ -18,16 +21,34 @@ const LARGEST_EXPONENT: i32 = 15;
 /// How much farther than typical values rows may reach: 2^-40 of that is then 2^-22 of a value. Rows of other weights have
 /// powers of two of their own.
 const MOST_SLACK: f64 = (1u64 << 18) as f64;
-/// Means of many values are smaller than these, as 2^12 are.
+/// By so much a mean of 2^12 values is smaller than they are.
 const MEAN: f64 = 1.0 / 64.0;
 /// For what rounding adds to a product: TF32 keeps eleven bits of each operand.
 const MARGIN: f64 = 1.01;
 /// Exponents of sensible rows.
 const MOST_EXPONENT: i32 = 80;
 
+/// How far columns of matrices reach, and means of the values that contexts keep, each found once: every step of a forecast
+/// asks again.
+#[derive(Default)]
+pub(super) struct Reaches {
+    found: RefCell<HashMap<(usize, Range<usize>), Option<Reach>>>,
+    means: RefCell<HashMap<usize, Option<Reach>>>,
+}
+
+impl Reaches {
+    fn of(&self, weights: &CudaWeights, matrix: usize, columns: Range<usize>) -> Option<Reach> {
+        let find = || match &weights.linears[matrix] {
+            DeviceLinear::Fragments(fragments) => fragments.reach(columns.clone()),
+            DeviceLinear::Panels(_) => None,
+        };
+        *self.found.borrow_mut().entry((matrix, columns.clone())).or_insert_with(find)
+    }
+}
+
 impl Recorder<'_> {
-    /// The power of two that all rows of a product are multiplied by before they are cut: 0 where each has its own, as rows
-    /// behind no norm are sized by what nobody knows, and norms size them anyway.
+    /// The power of two that all rows of a product are multiplied by before they are cut; 0 where each has its own, as where a
+    /// norm has to see the whole row anyway.
     pub(super) fn row_factor(&self, op: &Linear, format: Format) -> f32 {
         if op.norm_epsilon.is_some() {
             return 0.0;
@@ -51,18 +72,27 @@ impl Recorder<'_> {
         })?;
         match &operations[place] {
             Operation::Linear(op) => {
-                let DeviceLinear::Fragments(matrix) = &self.weights.linears[op.weight.index] else { return None };
                 // A norm of less than nothing would make rows longer.
                 let has_norm = op.norm_epsilon.is_some_and(|epsilon| epsilon >= 0.0);
                 let columns = op.columns.start + columns.start..op.columns.start + columns.end;
-                (has_norm && op.residual.is_none()).then(|| matrix.reach(columns))?
+                (has_norm && op.residual.is_none()).then(|| self.reaches.of(self.weights, op.weight.index, columns))?
             }
             Operation::LastRow(op) => self.reach(section, place, op.input, columns),
             Operation::RepeatRows(op) => self.reach(section, place, op.input, columns),
-            Operation::AttendContext(op) => self.reach_of_values(&op.cache),
-            Operation::AttendPaths(op) => self.reach_of_values(&op.cache),
+            Operation::AttendContext(op) => self.reach_of_means(&op.cache),
+            Operation::AttendPaths(op) => self.reach_of_means(&op.cache),
             _ => None,
         }
+    }
+
+    fn reach_of_means(&self, cache: &LayerCache) -> Option<Reach> {
+        let context = cache.context_values.index;
+        let known = self.reaches.means.borrow().get(&context).copied();
+        known.unwrap_or_else(|| {
+            let found = self.reach_of_values(cache);
+            self.reaches.means.borrow_mut().insert(context, found);
+            found
+        })
     }
 
     /// The same of means of the values in a cache, wherever they come from.

@@ -123,7 +123,7 @@ impl Fragments {
                 (most(length), size(length))
             };
             // Not `max`, which forgets NaN.
-            largest = if reach <= largest { largest } else { reach };
+            largest = if reach > largest || reach.is_nan() { reach } else { largest };
             sizes.push(typical);
         }
         let middle = sizes.len().checked_sub(1)? / 2;
