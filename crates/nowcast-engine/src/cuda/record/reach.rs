@@ -28,11 +28,14 @@ const MARGIN: f64 = 1.01;
 /// Exponents of sensible rows.
 const MOST_EXPONENT: i32 = 80;
 
+/// A matrix, and which of its results.
+type Columns = (usize, Range<usize>);
+
 /// How far columns of matrices reach, and means of the values that contexts keep, each found once: every step of a forecast
 /// asks again.
 #[derive(Default)]
 pub(super) struct Reaches {
-    found: RefCell<HashMap<(usize, Range<usize>), Option<Reach>>>,
+    found: RefCell<HashMap<Columns, Option<Reach>>>,
     means: RefCell<HashMap<usize, Option<Reach>>>,
 }
 
