@@ -1,7 +1,7 @@
 //! The memory of a plan on the device: one block, its size known before it is reserved.
 
 use super::device::CudaWeights;
-use super::record::{CutContexts, PackedOwn};
+use super::record::{CutContexts, PackedOwn, Uses};
 use super::weights::{BAND, DeviceLinear};
 use crate::error::{Error, Result};
 use crate::extent::{Live, Rows};
@@ -25,9 +25,9 @@ pub(super) struct Layout {
     /// [`Layout::contents`].
     pub(super) constants: usize,
     /// The rows of a product with a norm as tensor cores read them.
-    pub(super) row_fragments: usize,
+    pub(super) normed_fragments: usize,
     /// Those of a product without, which whoever writes them may have cut.
-    pub(super) next_fragments: usize,
+    pub(super) bare_fragments: usize,
     /// The whole block.
     pub(super) bytes: usize,
     /// Contexts that are cut for tensor cores, each with its place.
@@ -39,7 +39,7 @@ pub(super) struct Layout {
 impl Layout {
     pub(super) fn new(weights: &CudaWeights, plan: &Plan) -> Result<Self> {
         let mut rotaries: Vec<Rotary> = Vec::new();
-        let (mut scale_rows, mut fragment_bytes, mut next_bytes) = (0, 0, 0);
+        let (mut scale_rows, mut normed_bytes, mut bare_bytes) = (0, 0, 0);
         let sections = [Section::Prefill, Section::Decode];
         for operation in sections.iter().flat_map(|&section| plan.operations(section)) {
             match operation {
@@ -52,7 +52,7 @@ impl Layout {
                             let links = rows.div_ceil(BAND).checked_mul(links);
                             links.and_then(|links| links.checked_mul(matrix.format.link_bytes())).ok_or(Error::Overflow)
                         };
-                        let most = if op.norm_epsilon.is_some() { &mut fragment_bytes } else { &mut next_bytes };
+                        let most = if op.norm_epsilon.is_some() { &mut normed_bytes } else { &mut bare_bytes };
                         *most = bytes_of(matrix.links)?.max(*most);
                     }
                 }
@@ -66,14 +66,15 @@ impl Layout {
             end = end.checked_add(bytes).ok_or(Error::Overflow)?;
             Ok(start)
         };
-        let packed_own = PackedOwn::of(weights, plan);
+        let uses = Uses::of(plan);
+        let packed_own = PackedOwn::of(weights, plan, &uses);
         let placement = packed_own.placement(weights.settings, plan)?;
         part(placement.bytes())?;
         let live = part(ALIGNMENT)?;
         let row_scale = part(scale_rows.checked_mul(size_of::<f64>()).ok_or(Error::Overflow)?)?;
         let constants = part(rotaries.iter().flat_map(Rotary::constants).count() * size_of::<f64>())?;
-        let (row_fragments, next_fragments) = (part(fragment_bytes)?, part(next_bytes)?);
-        let mut cut_contexts = CutContexts::of(weights, plan, &packed_own)?;
+        let (normed_fragments, bare_fragments) = (part(normed_bytes)?, part(bare_bytes)?);
+        let mut cut_contexts = CutContexts::of(weights, plan, &uses, &packed_own)?;
         for contexts in &mut cut_contexts {
             contexts.start = part(contexts.bytes()?)?;
         }
@@ -84,8 +85,8 @@ impl Layout {
             live,
             row_scale,
             constants,
-            row_fragments,
-            next_fragments,
+            normed_fragments,
+            bare_fragments,
             bytes,
             cut_contexts,
             rotaries,

@@ -248,7 +248,7 @@ impl Forward<'_> {
         self.observe("scaled", scaled);
         self.observe("loc", location);
         self.observe("scale", scale);
-        // Behind the scaler, which takes longer: a GPU does both side by side.
+        // Neither the scaler nor the table waits for the other.
         self.plan.stage("rotary positions");
         let table = self.rotary_table(Rows::fixed(0), tokens);
 

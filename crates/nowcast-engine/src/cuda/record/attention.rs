@@ -292,7 +292,7 @@ impl Recorder<'_> {
                 Format::Brain => is_narrow,
             });
             if let Some((product, _)) = &product {
-                (argument.output, argument.result_factor) = (self.next_fragments, product.argument.row_factor);
+                (argument.output, argument.result_factor) = (self.bare_fragments, product.argument.row_factor);
                 argument.hands_bf16 = (product.format == Format::Brain).into();
             }
             let argument = if is_alone { self.rows_argument(cache, argument)? } else { Argument::from(argument) };

@@ -44,19 +44,23 @@ pub(in crate::cuda) struct CutContexts {
 
 impl CutContexts {
     /// Those that stay as the prefill left them and that a kernel takes cut.
-    pub(in crate::cuda) fn of(weights: &CudaWeights, plan: &Plan, packed_own: &PackedOwn) -> Result<Vec<Self>> {
+    pub(in crate::cuda) fn of(
+        weights: &CudaWeights,
+        plan: &Plan,
+        uses: &Uses,
+        packed_own: &PackedOwn,
+    ) -> Result<Vec<Self>> {
         let mut all: Vec<Self> = Vec::new();
-        let uses = Uses::of(plan);
         for operation in plan.operations(Section::Decode) {
             let Operation::AttendPaths(op) = operation else { continue };
             let (cache, queries) = (op.cache, Queries::of_paths(op));
             if all.iter().any(|group| group.place(&cache).is_some())
-                || is_written_by_decode(plan, &uses, &cache)
-                || PathKernel::of(weights, plan, &uses, packed_own, &cache, &queries)?.is_none()
+                || is_written_by_decode(plan, uses, &cache)
+                || PathKernel::of(weights, plan, uses, packed_own, &cache, &queries)?.is_none()
             {
                 continue;
             }
-            let is_narrow = is_narrow(weights, &uses, queries.query, queries.output);
+            let is_narrow = is_narrow(weights, uses, queries.query, queries.output);
             let group = all.iter_mut().find(|group| {
                 group.is_narrow == is_narrow && group.is_alike(&cache) && group.caches.len() < MOST_CONTEXTS
             });

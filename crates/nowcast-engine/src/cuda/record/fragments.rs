@@ -108,7 +108,7 @@ impl Recorder<'_> {
             column_scale: matrix.scale_address(),
             bias: matrix.bias_address(),
             input: self.at(op.input),
-            row_fragments: if op.norm_epsilon.is_some() { self.row_fragments } else { self.next_fragments },
+            row_fragments: if op.norm_epsilon.is_some() { self.normed_fragments } else { self.bare_fragments },
             row_scale: self.row_scale,
             residual: op.residual.map_or(0, |residual| self.at(residual)),
             output: self.at(op.output),

@@ -30,7 +30,7 @@ impl<'a> Recorder<'a> {
         if !tile.grouped {
             return Ok(false);
         }
-        (first.argument.output, first.argument.result_factor) = (self.next_fragments, second.argument.row_factor);
+        (first.argument.output, first.argument.result_factor) = (self.bare_fragments, second.argument.row_factor);
         self.cut(&first, tile)?;
         self.multiply(&first, tile)?;
         self.multiply(&second, next_tile)?;
@@ -80,7 +80,7 @@ impl<'a> Recorder<'a> {
         Ok(Some(3 + self.attend_cut(append, attend, rest)?))
     }
 
-    /// The product of many rows behind whatever writes them, and its tile, if it can read them at `next_fragments`, cut by
+    /// The product of many rows behind whatever writes them, and its tile, if it can read them at `bare_fragments`, cut by
     /// their writer.
     pub(super) fn product_of_operands(
         &mut self,

@@ -25,6 +25,7 @@ mod uses;
 pub(super) use context_operands::CutContexts;
 pub(super) use own_tokens::PackedOwn;
 pub(super) use transfer::{MOST_PIECES, Piece, Sent, send_answer, transfer};
+pub(super) use uses::Uses;
 
 use std::sync::Arc;
 
@@ -42,7 +43,6 @@ use crate::operation::{AppendCache, Linear, Operation};
 use crate::plan::{Placement, Plan, Section, Tensor};
 use crate::rotary::Rotary;
 use reach::Reaches;
-use uses::Uses;
 
 /// Launches of a plan.
 pub(super) struct Recording {
@@ -78,8 +78,8 @@ pub(super) fn record(
         live: arena + layout.live as u64,
         row_scale: arena + layout.row_scale as u64,
         constants: arena + layout.constants as u64,
-        row_fragments: arena + layout.row_fragments as u64,
-        next_fragments: arena + layout.next_fragments as u64,
+        normed_fragments: arena + layout.normed_fragments as u64,
+        bare_fragments: arena + layout.bare_fragments as u64,
         operands: None,
         reaches: Reaches::default(),
         rotaries: layout.rotaries,
@@ -142,9 +142,10 @@ struct Recorder<'a> {
     arena: u64,
     live: u64,
     row_scale: u64,
-    row_fragments: u64,
-    /// Rows that are cut by whoever writes them, for the product behind.
-    next_fragments: u64,
+    /// Rows of products with a norm, which sees whole rows before they are cut.
+    normed_fragments: u64,
+    /// Rows of products without one, which may be cut by whoever writes them.
+    bare_fragments: u64,
     /// The tensor of few rows that the launch before has left there, for the product behind.
     operands: Option<usize>,
     reaches: Reaches,

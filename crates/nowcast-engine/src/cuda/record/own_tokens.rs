@@ -32,8 +32,7 @@ impl Half {
 impl PackedOwn {
     /// Those whose tokens all come from products of bf16, asked by attention beside narrow products alone: that in f32 knows
     /// no words.
-    pub(in crate::cuda) fn of(weights: &CudaWeights, plan: &Plan) -> Self {
-        let uses = &Uses::of(plan);
+    pub(in crate::cuda) fn of(weights: &CudaWeights, plan: &Plan, uses: &Uses) -> Self {
         let mut found: Vec<([Tensor; 2], bool)> = Vec::new();
         let is_kept = |tensor: Tensor| plan.kept().iter().any(|kept| kept.index == tensor.index);
         let sections = [Section::Prefill, Section::Decode];

@@ -17,7 +17,7 @@ use crate::operation::{Linear, Operation};
 use crate::plan::{Section, Tensor};
 
 /// What f16 holds without overflow, times the reach of a row.
-const LARGEST_EXPONENT: i32 = 15;
+const REACH_EXPONENT: i32 = 15;
 /// How much farther than typical values rows may reach: 2^-40 of that is then 2^-22 of a value. Rows of other weights have
 /// powers of two of their own.
 const MOST_SLACK: f64 = (1u64 << 18) as f64;
@@ -129,7 +129,7 @@ impl Reach {
         }
         // Of the next power of two.
         let exponent = (largest.to_bits() >> 52) as i32 - 1023 + 1;
-        (exponent.abs() <= MOST_EXPONENT).then(|| 2f32.powi(LARGEST_EXPONENT - exponent))
+        (exponent.abs() <= MOST_EXPONENT).then(|| 2f32.powi(REACH_EXPONENT - exponent))
     }
 }
 

@@ -48,6 +48,6 @@ impl Recorder<'_> {
     /// Where the launch before [`Self::stream_operands`] leaves a tensor.
     pub(super) fn leave_operands(&mut self, tensor: Tensor) -> u64 {
         self.operands = Some(tensor.index);
-        self.next_fragments
+        self.bare_fragments
     }
 }

@@ -3,14 +3,14 @@
 use crate::operation::{Linear, Operation};
 use crate::plan::{Plan, Section, Tensor};
 
-pub(super) struct Uses<'a> {
+pub(in crate::cuda) struct Uses<'a> {
     plan: &'a Plan,
     /// For each tensor, section and place of an operation as often as it names the tensor.
     places: Vec<Vec<(Section, usize)>>,
 }
 
 impl<'a> Uses<'a> {
-    pub(super) fn of(plan: &'a Plan) -> Self {
+    pub(in crate::cuda) fn of(plan: &'a Plan) -> Self {
         let mut places: Vec<Vec<(Section, usize)>> = Vec::new();
         for section in [Section::Prefill, Section::Decode] {
             for (place, operation) in plan.operations(section).iter().enumerate() {
