@@ -22,8 +22,7 @@
 // Four values of each lane, scaled and cut.
 template <int FORMAT>
 __device__ __forceinline__ Cut cut_four(float first, float second, float third, float fourth, float factor) {
-    float squares = 0.0f;
-    return cut_values<FORMAT>(make_float4(first, second, third, fourth), factor, &squares);
+    return cut_values<FORMAT>(make_float4(first, second, third, fourth), factor);
 }
 
 // Adds sixteen rows, whose step lies here as [part, lane], times eight columns.

@@ -216,9 +216,8 @@ __device__ __forceinline__ int own_keys(const Attention& call) {
 template <int FORMAT>
 __device__ __forceinline__ void write_operands(const Attention& call, i64 row, int column, const float4& four) {
     u32* words = reinterpret_cast<u32*>(call.output);
-    float squares = 0.0f;
     write_pairs<FORMAT>(operands_at<FORMAT>(words, call.output_width, row, column / 16, column % 16 / 4),
-                        cut_values<FORMAT>(four, Pieces<FORMAT>::IS_SCALED ? call.result_factor : 1.0f, &squares));
+                        cut_values<FORMAT>(four, call.result_factor));
 }
 
 // Kernels that are `NARROW` stand before products of tf32 or bf16.

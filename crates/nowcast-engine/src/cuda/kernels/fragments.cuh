@@ -229,13 +229,19 @@ struct Cut {
     uint2 near, rest;
 };
 
-// Scales and cuts four values and adds their squares.
+// Scales and cuts four values and adds their squares; bf16 has the exponents of f32 and needs no factor.
 template <int FORMAT>
 __device__ __forceinline__ Cut cut_values(const float4& four, float factor, float* squares) {
+    if (!Pieces<FORMAT>::IS_SCALED) factor = 1.0f;
     float2 low = make_float2(four.x * factor, four.y * factor), high = make_float2(four.z * factor, four.w * factor);
     *squares = fmaf(low.x, low.x, fmaf(low.y, low.y, fmaf(high.x, high.x, fmaf(high.y, high.y, *squares))));
     CutPair first = cut_pair<FORMAT>(low.x, low.y), second = cut_pair<FORMAT>(high.x, high.y);
     return {make_uint2(first.near, second.near), make_uint2(first.rest, second.rest)};
+}
+template <int FORMAT>
+__device__ __forceinline__ Cut cut_values(const float4& four, float factor) {
+    float squares = 0.0f;
+    return cut_values<FORMAT>(four, factor, &squares);
 }
 
 // Where the lane of a row and a quarter has its four values of a step in a band of one piece, in fours: those of both

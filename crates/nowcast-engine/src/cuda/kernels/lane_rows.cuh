@@ -43,10 +43,9 @@ struct LaneRows {
     }
     template <int FORMAT>
     __device__ __forceinline__ static void store_operands(u32* to, float factor, const Row& row) {
-        float squares = 0.0f;
 #pragma unroll
         for (int step = 0; step < CHUNK_STEPS; step++) {
-            write_pairs<FORMAT>(to + place_of_pair<FORMAT>(step, 0), cut_values<FORMAT>(row[step], Pieces<FORMAT>::IS_SCALED ? factor : 1.0f, &squares));
+            write_pairs<FORMAT>(to + place_of_pair<FORMAT>(step, 0), cut_values<FORMAT>(row[step], factor));
         }
     }
     __device__ __forceinline__ void store(float* to, const Row& row) const {

@@ -8,13 +8,55 @@
 // Blocks of a cluster, one for each part.
 #define CLUSTER PARTS
 
+#ifdef HAS_CLUSTERS
+// What the blocks of a cluster, each of which cuts a part of the rows, tell each other of them.
+template <int FORMAT>
+struct ClusterRows {
+    // [parts, rows]
+    float* largest;
+    int own_part;
+    bool looks;
+
+    __device__ __forceinline__ ClusterRows(const Product& call, float* memory)
+        : largest(memory), own_part(blockIdx.x % CLUSTER), looks(looks_for_largest<FORMAT>(call)) {}
+
+    __device__ __forceinline__ float largest_of(int row) const {
+        float value = largest[row];
+#pragma unroll
+        for (int part = 1; part < PARTS; part++) value = fmaxf(value, largest[part * BAND + row]);
+        return value;
+    }
+
+    // The warp's row, if there is one, of which the cutter has asked for the own part.
+    __device__ __forceinline__ void cut(RowCutter<FORMAT>& cutter, int rows) const {
+        int row = threadIdx.x / 32;
+        if (row < rows) {
+            cutter.read();
+            if (looks && cutter.lane < CLUSTER) *in_peer(largest + own_part * BAND + row, cutter.lane) = cutter.largest;
+        }
+        if (looks) {
+            arrive_in_cluster();
+            wait_in_cluster();
+        }
+        if (row < rows) {
+            if (looks) cutter.largest = largest_of(row);
+            cutter.cut_all();
+        }
+    }
+
+    // What sums of a row are multiplied by.
+    __device__ __forceinline__ float scale_of(const Product& call, int row) const {
+        return looks ? power_of_two(exponent_of(largest_of(row)) - LARGEST_EXPONENT) : call.row_unit;
+    }
+};
+#endif
+
 // `IS_CUT`: rows are at `row_fragments` as operands.
 template <int FORMAT, bool IS_CUT>
 __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
 #ifdef HAS_CLUSTERS
     const int LINK_SIZE = Pieces<FORMAT>::COUNT * 32, RESULTS = BAND * BAND;
     SHARED_MEMORY(memory);
-    bool looks = looks_for_largest<FORMAT>(call);
     int clusters = gridDim.x / CLUSTER, own_part = blockIdx.x % CLUSTER;
     Share share(call, blockIdx.x / CLUSTER, clusters);
     int all_units = (call.end_band - call.first_band) / share.bands;
@@ -25,10 +67,9 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
     int most_bands = ((all_units + clusters - 1) / clusters + CLUSTER - 1) / CLUSTER * share.bands;
     int most_links = most_links_of_part<FORMAT>(call.links);
     u64* arrived = reinterpret_cast<u64*>(memory);
-    // [parts, rows]
-    float* largest = memory + 4;
+    ClusterRows<FORMAT> all_rows(call, memory + 4);
     // [parts, bands, columns, rows]
-    float* totals = largest + PARTS * BAND;
+    float* totals = all_rows.largest + PARTS * BAND;
     uint4* values = reinterpret_cast<uint4*>(totals + PARTS * most_bands * RESULTS);
     uint4* stage = FORMAT == SPLIT ? values : values + most_links * LINK_SIZE;
     uint4* weights = values + (IS_CUT ? 0 : FORMAT == SPLIT ? 1 : 3) * most_links * LINK_SIZE;
@@ -61,25 +102,8 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
         if (share.bands == 1) result.high_place = -1;
     };
     if (unit_of(own_slot) < share.units && row < rows) prepare(own_slot);
-    auto largest_of_row = [&](int which) {
-        float value = largest[which];
-#pragma unroll
-        for (int part = 1; part < PARTS; part++) value = fmaxf(value, largest[part * BAND + which]);
-        return value;
-    };
     if constexpr (!IS_CUT) {
-        if (warp < rows) {
-            cutter.read();
-            if (looks && cutter.lane < CLUSTER) *in_peer(largest + own_part * BAND + warp, cutter.lane) = cutter.largest;
-        }
-        if (looks) {
-            arrive_in_cluster();
-            wait_in_cluster();
-        }
-        if (warp < rows) {
-            if (looks) cutter.largest = largest_of_row(warp);
-            cutter.cut_all();
-        }
+        all_rows.cut(cutter, rows);
         wait_for_block_copy(arrived);
         __syncthreads();
     }
@@ -138,7 +162,7 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
         for (int part = 1; part < PARTS; part++) sum += place[part * most_bands * RESULTS];
         return sum;
     };
-    float scale = looks ? power_of_two(exponent_of(largest_of_row(row)) - LARGEST_EXPONENT) : call.row_unit;
+    float scale = all_rows.scale_of(call, row);
 #pragma unroll 1
     for (int slot = own_slot; unit_of(slot) < share.units; slot += BAND_THREADS / RESULTS) {
         if (slot != own_slot) load(slot), prepare(slot);

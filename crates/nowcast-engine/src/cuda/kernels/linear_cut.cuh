@@ -58,7 +58,7 @@ struct BandCutter {
             to += place_of_four(group, lane) * 2;
         }
         // 0 until the largest value decides it.
-        factor = IS_SCALED ? known_factor : 1.0f;
+        factor = known_factor;
         largest = 0.0f, squares = 0.0f;
         known_now(from), known_now(to), known_now(left);
     }

@@ -81,13 +81,11 @@ __device__ __forceinline__ void multiply_held_in_cluster(const Product& call) {
     int own_part = blockIdx.x % CLUSTER;
     Share share(call, blockIdx.x / CLUSTER, gridDim.x / CLUSTER);
     int start = part_start<SPLIT>(own_part, call.links), links = part_start<SPLIT>(own_part + 1, call.links) - start;
-    // [parts, rows]
-    float* largest = memory;
+    ClusterRows<SPLIT> all_rows(call, memory);
     // [parts, columns, rows], of the band that this block finishes.
-    float* totals = largest + PARTS * BAND;
+    float* totals = all_rows.largest + PARTS * BAND;
     // Of as many links as all warps together can take; then the sums of each, where no other warp reads.
     uint4* values = reinterpret_cast<uint4*>(totals + PARTS * RESULTS);
-    bool looks = looks_for_largest<SPLIT>(call);
     arrive_in_cluster();
     HeldWeights weights;
     weights.load(call.weight + ((i64)share.first * call.links + start) * LINK_SIZE, links, share.units, call.links * LINK_SIZE);
@@ -109,12 +107,6 @@ __device__ __forceinline__ void multiply_held_in_cluster(const Product& call) {
     wait_in_cluster();
     wait_for_previous();
 
-    auto largest_of_row = [&](int which) {
-        float value = largest[which];
-#pragma unroll
-        for (int part = 1; part < PARTS; part++) value = fmaxf(value, largest[part * BAND + which]);
-        return value;
-    };
     if constexpr (IS_CUT) {
         uint4 operands[HELD_LINKS][Pieces<SPLIT>::COUNT];
 #pragma unroll
@@ -131,18 +123,7 @@ __device__ __forceinline__ void multiply_held_in_cluster(const Product& call) {
     } else {
         cutter.ask(warp < rows);
         if (finishes && row < rows) load_residuals(call, &result);
-        if (warp < rows) {
-            cutter.read();
-            if (looks && cutter.lane < CLUSTER) *in_peer(largest + own_part * BAND + warp, cutter.lane) = cutter.largest;
-        }
-        if (looks) {
-            arrive_in_cluster();
-            wait_in_cluster();
-        }
-        if (warp < rows) {
-            if (looks) cutter.largest = largest_of_row(warp);
-            cutter.cut_all();
-        }
+        all_rows.cut(cutter, rows);
         __syncthreads();
         weights.multiply(values, [&](int index, int piece) {
             return values[(warp + index * STREAM_WARPS) * LINK_SIZE + piece * 32 + turned<SPLIT>(threadIdx.x % 32, piece)];
@@ -164,8 +145,7 @@ __device__ __forceinline__ void multiply_held_in_cluster(const Product& call) {
     float sum = place[0];
 #pragma unroll
     for (int part = 1; part < PARTS; part++) sum += place[part * RESULTS];
-    float scale = looks ? power_of_two(exponent_of(largest_of_row(row)) - LARGEST_EXPONENT) : call.row_unit;
-    finish_pair<SPLIT>(call, result, columns, scale, sum, 0.0f);
+    finish_pair<SPLIT>(call, result, columns, all_rows.scale_of(call, row), sum, 0.0f);
 #else
     // Where there are no clusters, nobody launches this.
     asm volatile("trap;");

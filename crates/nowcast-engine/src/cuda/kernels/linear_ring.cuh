@@ -191,9 +191,8 @@ struct RingHandover {
                 const float4& value = values[next];
                 float4 results = make_float4(gates[4 * next] * value.x, gates[4 * next + 1] * value.y, gates[4 * next + 2] * value.z,
                                              gates[4 * next + 3] * value.w);
-                float squares = 0.0f;
                 write_pairs<SPLIT>(operands_at<SPLIT>(words, call.columns, first_row + own, step, quarter),
-                                   cut_values<SPLIT>(results, call.result_factor, &squares));
+                                   cut_values<SPLIT>(results, call.result_factor));
             }
         }
     }

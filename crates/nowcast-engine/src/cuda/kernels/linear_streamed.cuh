@@ -43,7 +43,7 @@ struct RowCutter {
     __device__ __forceinline__ RowCutter(const float* rows, int all_inputs, int links, uint4* to, uint4* staged, float known_factor) {
         lane = threadIdx.x % 32, place = threadIdx.x / 32, inputs = all_inputs, last = links * STEPS - 1;
         first = rows + place * inputs + lane / 4 * 16 + lane % 4 * 4, band = to, stage = staged;
-        largest = 0.0f, squares = 0.0f, factor = Pieces<FORMAT>::IS_SCALED ? known_factor : 1.0f;
+        largest = 0.0f, squares = 0.0f, factor = known_factor;
         known_now(first), known_now(last);
     }
 
