@@ -94,6 +94,7 @@ pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>> {
         context.attribute(attribute).map(|value| value as usize).map_err(|error| failure("asking the GPU", error))
     };
     let shared_bytes = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+    let all_shared_bytes = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?;
     let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
     let (major, minor) = context.compute_capability().map_err(|error| failure("asking the GPU", error))?;
     let name = context.name().map_err(|error| failure("asking the GPU", error))?;
@@ -103,6 +104,8 @@ pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>> {
         modules: Vec::new(),
         functions: Vec::new(),
         most_shared_bytes: shared_bytes - STATIC_SHARED_BYTES,
+        // With what the driver takes for itself, two blocks have more than there is.
+        lone_shared_bytes: all_shared_bytes / 2,
         multiprocessors,
         is_hopper_or_later: major >= 9,
         has_warpgroups: has_warpgroups(major),
@@ -147,6 +150,7 @@ struct Gpu {
     /// In the order of [`Kernel::ALL`].
     functions: Vec<sys::CUfunction>,
     most_shared_bytes: usize,
+    lone_shared_bytes: usize,
     multiprocessors: usize,
     /// Whether a kernel may start while the one before it ends, and blocks may form clusters (architecture 9.0).
     is_hopper_or_later: bool,
@@ -219,6 +223,10 @@ impl Machine for Gpu {
 
     fn most_shared_bytes(&self) -> usize {
         self.most_shared_bytes
+    }
+
+    fn lone_shared_bytes(&self) -> usize {
+        self.lone_shared_bytes
     }
 
     fn multiprocessors(&self) -> usize {

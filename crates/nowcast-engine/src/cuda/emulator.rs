@@ -139,6 +139,10 @@ impl Machine for Emulator {
         MOST_SHARED_BYTES
     }
 
+    fn lone_shared_bytes(&self) -> usize {
+        MOST_SHARED_BYTES / 2
+    }
+
     fn multiprocessors(&self) -> usize {
         132
     }

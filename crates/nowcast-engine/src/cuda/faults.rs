@@ -156,6 +156,10 @@ impl Machine for FaultyMachine {
         self.machine.most_shared_bytes()
     }
 
+    fn lone_shared_bytes(&self) -> usize {
+        self.machine.lone_shared_bytes()
+    }
+
     fn multiprocessors(&self) -> usize {
         self.machine.multiprocessors()
     }

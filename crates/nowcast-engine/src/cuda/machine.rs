@@ -48,6 +48,9 @@ pub(super) trait Machine: Send + Sync {
     /// Shared memory that a block can have, in bytes.
     fn most_shared_bytes(&self) -> usize;
 
+    /// Shared memory with which a block has no other of its kind beside it, in bytes.
+    fn lone_shared_bytes(&self) -> usize;
+
     /// Blocks that run at the same time where each fills a multiprocessor.
     fn multiprocessors(&self) -> usize;
 

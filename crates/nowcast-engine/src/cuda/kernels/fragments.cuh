@@ -141,6 +141,16 @@ __device__ __forceinline__ float4 load_four_if(bool is_wanted, const float* from
     return four;
 }
 
+// Weights, which leave the caches first, as in `copy_block_ahead`.
+__device__ __forceinline__ uint4 load_once(const uint4* from) {
+    uint4 words;
+    asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                 : "l"(from)
+                 : "memory");
+    return words;
+}
+
 // The values of two f16s in one word.
 __device__ __forceinline__ float2 values_of_f16(u32 word) {
     float2 values;

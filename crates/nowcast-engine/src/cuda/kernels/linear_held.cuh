@@ -26,7 +26,7 @@ struct HeldWeights {
                 bool is_there = index * STREAM_WARPS < links && band < bands;
 #pragma unroll
                 for (int piece = 0; piece < PIECES; piece++) {
-                    operands[index][band][piece] = is_there ? place[piece * 32] : make_uint4(0, 0, 0, 0);
+                    operands[index][band][piece] = is_there ? load_once(place + piece * 32) : make_uint4(0, 0, 0, 0);
                 }
             }
         }

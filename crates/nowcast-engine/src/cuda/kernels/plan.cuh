@@ -130,8 +130,8 @@ __device__ inline i64 thread_index() {
     return (i64)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-// Some pieces of global memory, `stride` apart, on their way to shared memory, for the whole block; all threads come here
-// once.
+// Some pieces of the weights, `stride` apart, on their way to shared memory, for the whole block; all threads come here once.
+// They leave the L2 cache first: nobody asks for them again before all others have passed, but for rows and instructions.
 __device__ __forceinline__ void copy_block_ahead(uint4* to, const uint4* from, int pieces, int size, i64 stride, u64* arrived) {
 #if __CUDA_ARCH__ >= 900
     if (threadIdx.x == 0) {
@@ -139,11 +139,15 @@ __device__ __forceinline__ void copy_block_ahead(uint4* to, const uint4* from, i
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(pieces * size * 16) : "memory");
+        u64 leaves_first;
+        asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(leaves_first));
         for (int piece = 0; piece < pieces; piece++) {
             unsigned address = (unsigned)__cvta_generic_to_shared(to + piece * size);
-            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(address),
-                         "l"(from + piece * stride), "r"(size * 16), "r"(barrier)
-                         : "memory");
+            asm volatile(
+                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
+                    address),
+                "l"(from + piece * stride), "r"(size * 16), "r"(barrier), "l"(leaves_first)
+                : "memory");
         }
     }
 #else

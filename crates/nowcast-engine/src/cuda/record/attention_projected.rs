@@ -68,6 +68,8 @@ impl Recorder<'_> {
             heads: int(heads)?,
             capacity: int(cache.capacity())?,
         };
+        // All blocks of a cluster would wait for two that share a multiprocessor.
+        let shared_bytes = shared_bytes.max(self.weights.machine.lone_shared_bytes());
         let shape = Shape { grid: [heads * HEAD_BANDS, 1, 1], threads: STREAM_THREADS, shared_bytes };
         self.launch("Linear and AttendContext", Kernel::ProjectAndAttend(matrix.format), shape, argument)?;
         Ok(true)

@@ -237,6 +237,9 @@ inline void store_if(bool is_wanted, Word* to, Word word) {
 inline float4 load_four_if(bool is_wanted, const float* from) {
     return is_wanted ? *reinterpret_cast<const float4*>(from) : float4{};
 }
+inline uint4 load_once(const uint4* from) {
+    return *from;
+}
 inline float load_if(bool is_wanted, const float* from) {
     return is_wanted ? *from : 0.0f;
 }
