@@ -72,8 +72,7 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
     float* totals = all_rows.largest + PARTS * BAND;
     uint4* values = reinterpret_cast<uint4*>(totals + PARTS * most_bands * RESULTS);
     uint4* stage = FORMAT == SPLIT ? values : values + most_links * LINK_SIZE;
-    int room = IS_CUT ? 0 : FORMAT == SPLIT || most_links <= KEPT_LINKS ? 1 : 3;
-    uint4* weights = values + room * most_links * LINK_SIZE;
+    uint4* weights = values + (IS_CUT ? 0 : FORMAT == SPLIT ? 1 : 3) * most_links * LINK_SIZE;
     if (!IS_CUT) arrive_in_cluster();
     const uint4* from = call.weight + ((i64)share.first * call.links + start) * LINK_SIZE;
     copy_block_ahead(weights, from, bands, part_size, (i64)call.links * LINK_SIZE, arrived);

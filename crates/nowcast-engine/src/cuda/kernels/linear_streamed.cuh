@@ -7,9 +7,6 @@
 
 #include "linear_bands.cuh"
 
-// Links of a row up to which its values wait in registers until they are cut.
-#define KEPT_LINKS (BAND * KEPT_STEPS / STEPS)
-
 // The bands of a product that a block (or cluster) multiplies by: `units` of one band, or of two if it is gated, `stride`
 // bands apart.
 struct Share {
@@ -162,7 +159,7 @@ __device__ __forceinline__ void stream_weights(const Product& call, const Share&
     StreamHead* head = reinterpret_cast<StreamHead*>(memory);
     float* own = reinterpret_cast<float*>(head + 1);
     int band_size = call.links * LINK_SIZE, bands = share.units * share.bands;
-    // Weights, then the rows and, unless they are cut in place or wait in registers, their values.
+    // Weights, then the rows and, unless they are cut in place, their values.
     uint4* weights = reinterpret_cast<uint4*>(own + Finisher::WORDS);
     uint4* values = weights + bands * band_size;
     uint4* stage = FORMAT == SPLIT ? values : values + band_size;

@@ -5,7 +5,7 @@ use super::rotary::interleaved;
 use super::{Recorder, Shape, int, rows};
 use crate::cuda::argument::{Argument, KernelRows, argument};
 use crate::cuda::kernel::Kernel;
-use crate::cuda::weights::{BAND, DeviceLinear};
+use crate::cuda::weights::{BAND, DeviceLinear, Format};
 use crate::error::Result;
 use crate::operation::{AppendCache, AttendContext, Linear, Operation};
 
@@ -68,8 +68,10 @@ impl Recorder<'_> {
             heads: int(heads)?,
             capacity: int(cache.capacity())?,
         };
-        // All blocks of a cluster would wait for two that share a multiprocessor.
-        let shared_bytes = shared_bytes.max(self.weights.machine.lone_shared_bytes());
+        // All blocks of a cluster would wait for two that share a multiprocessor. Narrow weights leave room for a block of the
+        // gated product behind instead, which would be missed more.
+        let lone = self.weights.machine.lone_shared_bytes();
+        let shared_bytes = if matrix.format == Format::Split { shared_bytes.max(lone) } else { shared_bytes };
         let shape = Shape { grid: [heads * HEAD_BANDS, 1, 1], threads: STREAM_THREADS, shared_bytes };
         self.launch("Linear and AttendContext", Kernel::ProjectAndAttend(matrix.format), shape, argument)?;
         Ok(true)

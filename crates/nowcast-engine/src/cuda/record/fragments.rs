@@ -65,8 +65,6 @@ const LEAST_CLUSTERED_LINKS: usize = 48;
 /// `HELD_LINKS` for each of eight warps in linear_held.cuh.
 const MOST_HELD_BANDS: usize = 3;
 const MOST_HELD_LINKS: usize = 24;
-/// Links of rows whose values wait in registers until they are cut; `KEPT_LINKS` in linear_streamed.cuh.
-const KEPT_LINKS: usize = 24;
 /// Bytes of the sums of a band.
 pub(super) const SUM_BYTES: usize = BAND * BAND * size_of::<f32>();
 /// What stands in front of a block's weights; `StreamHead` in linear_streamed.cuh.
@@ -82,12 +80,11 @@ pub(super) enum Streamed {
 
 impl Streamed {
     /// Shared memory for some links of the rows: f16 pairs take the place of the values they are cut from, other formats
-    /// stand beside them where there are more than wait in registers, or come as operands straight into registers.
+    /// stand beside them, or come as operands straight into registers.
     fn row_bytes(self, format: Format, links: usize) -> usize {
         let times = match (self, format) {
             (Streamed::Operands, _) => 0,
             (_, Format::Split) => 1,
-            _ if links <= KEPT_LINKS => 1,
             _ => 3,
         };
         times * links * format.link_bytes()
