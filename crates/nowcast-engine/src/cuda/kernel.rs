@@ -60,6 +60,8 @@ pub(super) const HEADERS: &[Source] = sources![
     "attention_projected.cuh",
     "rotary.cuh",
     "running_sums.cuh",
+    "statistics.cuh",
+    "short_context.cuh",
     "sampling_border.cuh",
     "sampling_chains.cuh",
     "student_t.cuh",
