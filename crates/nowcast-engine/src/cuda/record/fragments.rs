@@ -191,10 +191,14 @@ impl Recorder<'_> {
         if !tile.grouped {
             return self.launch(NAME, kernel, Shape { grid, threads, shared_bytes }, argument.clone());
         }
-        let mut blocks = tile.blocks(most, columns);
+        let machine = &self.weights.machine;
+        let (mut blocks, mut shared_bytes) = (tile.blocks(most, columns), shared_bytes);
         if tile.sharers.is_none() {
             // Each does one tile after the other.
-            blocks = blocks.min(self.weights.machine.multiprocessors());
+            blocks = blocks.min(machine.multiprocessors());
+        } else if blocks <= machine.multiprocessors() {
+            // While the kernel before ends, two would take the place that is free first.
+            shared_bytes = shared_bytes.max(machine.lone_shared_bytes());
         }
         let shape = Shape { grid: [blocks, 1, 1], threads, shared_bytes };
         let ring = self.ring_argument(product, tile)?;
