@@ -196,8 +196,8 @@ impl Recorder<'_> {
         if tile.sharers.is_none() {
             // Each does one tile after the other.
             blocks = blocks.min(machine.multiprocessors());
-        } else if blocks <= machine.multiprocessors() {
-            // While the kernel before ends, two would take the place that is free first.
+        } else if (machine.multiprocessors() / 2..=machine.multiprocessors()).contains(&blocks) {
+            // Two would share the multiprocessor that the kernel before leaves first, and other ones would idle.
             shared_bytes = shared_bytes.max(machine.lone_shared_bytes());
         }
         let shape = Shape { grid: [blocks, 1, 1], threads, shared_bytes };
