@@ -84,14 +84,8 @@ __device__ __forceinline__ void continue_statistics(int kind, int exact, const P
 }
 
 struct ScaleContext {
-    const float* values;
-    const float* mask;
-    float* scaled;
-    double* location;
-    double* scale;
-    // [series, patch]
-    double* last_location;
-    double* last_scale;
+    // Of all series; those of last patches are [series, patch].
+    Points<float> points;
     double* state;
     const Live* live;
     Rows series;
@@ -114,9 +108,7 @@ KERNEL_AHEAD(scale_context, ScaleContext, CHUNK, 1) {
     if ((int)blockIdx.x >= series) return wait_for_previous();
     int length = count(call.rows, call.live) / series * call.patch;
     i64 start = (i64)blockIdx.x * length;
-    Points<float> points = {call.values + start, call.mask + start, call.scaled + start, call.location + start,
-                            call.scale + start, call.last_location + (i64)blockIdx.x * call.patch,
-                            call.last_scale + (i64)blockIdx.x * call.patch};
+    Points<float> points = call.points.from(start, (i64)blockIdx.x * call.patch);
     if (threadIdx.x == 0) {
         state = Statistics{0.0, 0.0, 0.0, 0.0, __longlong_as_double((i64)0xfff0000000000000ull),
                            __longlong_as_double(0x7ff0000000000000ll)};

@@ -42,6 +42,11 @@ struct Points {
     double* last_location;
     double* last_scale;
 
+    // Those of a series, with a mask and a last patch, by the places of both.
+    __device__ Points from(i64 start, i64 last) const {
+        return {values + start, mask + start, scaled + start, location + start,
+                scale + start, last_location + last, last_scale + last};
+    }
     __device__ double value(int index) const {
         return (double)values[index];
     }
