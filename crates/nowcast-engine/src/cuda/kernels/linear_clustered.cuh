@@ -17,8 +17,8 @@ struct ClusterRows {
     int own_part;
     bool looks;
 
-    __device__ __forceinline__ ClusterRows(const Product& call, float* memory)
-        : largest(memory), own_part(blockIdx.x % CLUSTER), looks(looks_for_largest<FORMAT>(call)) {}
+    __device__ __forceinline__ ClusterRows(const Product& call, int part, float* memory)
+        : largest(memory), own_part(part), looks(looks_for_largest<FORMAT>(call)) {}
 
     __device__ __forceinline__ float largest_of(int row) const {
         float value = largest[row];
@@ -67,7 +67,7 @@ __device__ __forceinline__ void multiply_in_cluster(const Product& call) {
     int most_bands = ((all_units + clusters - 1) / clusters + CLUSTER - 1) / CLUSTER * share.bands;
     int most_links = most_links_of_part<FORMAT>(call.links);
     u64* arrived = reinterpret_cast<u64*>(memory);
-    ClusterRows<FORMAT> all_rows(call, memory + 4);
+    ClusterRows<FORMAT> all_rows(call, own_part, memory + 4);
     // [parts, bands, columns, rows]
     float* totals = all_rows.largest + PARTS * BAND;
     uint4* values = reinterpret_cast<uint4*>(totals + PARTS * most_bands * RESULTS);

@@ -81,7 +81,7 @@ __device__ __forceinline__ void multiply_held_in_cluster(const Product& call) {
     int own_part = blockIdx.x % CLUSTER;
     Share share(call, blockIdx.x / CLUSTER, gridDim.x / CLUSTER);
     int start = part_start<SPLIT>(own_part, call.links), links = part_start<SPLIT>(own_part + 1, call.links) - start;
-    ClusterRows<SPLIT> all_rows(call, memory);
+    ClusterRows<SPLIT> all_rows(call, own_part, memory);
     // [parts, columns, rows], of the band that this block finishes.
     float* totals = all_rows.largest + PARTS * BAND;
     // Of as many links as all warps together can take; then the sums of each, where no other warp reads.
