@@ -115,17 +115,16 @@ impl Product {
         passes::read(&mut *executable, output, extent(live))
     }
 
-    /// The sum of a row and a weight row in f64, with bias, and by how much the device may miss it.
-    fn truth(&self, row: usize, weight_row: usize) -> (f64, f64) {
-        let values = || (0..self.inputs).map(|input| f64::from(self.value(row, input)));
+    /// The sum of a row's values and a weight row in f64, with bias, and by how much the device may miss it.
+    fn truth(&self, values: &[f64], weight_row: usize) -> (f64, f64) {
         let (mut sum, mut sizes) = (0.0, 0.0);
-        for (input, value) in values().enumerate() {
+        for (input, value) in values.iter().enumerate() {
             let product = value * f64::from(self.weight(weight_row, input));
             sum += product;
             sizes += product.abs();
         }
         let scale = self.norm_epsilon.map_or(1.0, |epsilon| {
-            let mean_square = values().map(|value| value * value).sum::<f64>() / self.inputs as f64;
+            let mean_square = values.iter().map(|value| value * value).sum::<f64>() / self.inputs as f64;
             1.0 / (mean_square + f64::from(epsilon)).sqrt()
         });
         let bias = f64::from(Self::bias(weight_row));
@@ -161,17 +160,14 @@ impl Product {
         let some =
             |count: usize, start: usize| (0..count).filter(move |at| *at < 9 || at % 7 == start % 7 || at + 2 > count);
         for row in some(live, live) {
-            for (place, column) in self
-                .columns
-                .clone()
-                .enumerate()
-                .filter(|(place, _)| some(self.columns.len(), row).any(|at| at == *place))
-            {
+            let values: Vec<f64> = (0..self.inputs).map(|input| f64::from(self.value(row, input))).collect();
+            for place in some(self.columns.len(), row) {
+                let column = self.columns.start + place;
                 let (expected, allowed) = match self.activation {
-                    Activation::None => self.truth(row, column),
+                    Activation::None => self.truth(&values, column),
                     Activation::SwiGlu => {
-                        let (gate, gate_error) = self.truth(row, column);
-                        let (value, value_error) = self.truth(row, self.outputs + column);
+                        let (gate, gate_error) = self.truth(&values, column);
+                        let (value, value_error) = self.truth(&values, self.outputs + column);
                         let unit = gate / (1.0 + (-gate).exp());
                         // The gate's slope is at most 1.1; exponential, sum, quotient and product round once each, the
                         // short ones of tf32 and bf16 within what is allowed for their operands.
