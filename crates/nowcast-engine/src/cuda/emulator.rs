@@ -18,7 +18,10 @@ use crate::error::{Error, Result};
 
 const SHIM: &[Source] = &[
     Source { name: "shim/shim.h", text: include_str!("kernels/shim/shim.h") },
+    Source { name: "shim/warp.h", text: include_str!("kernels/shim/warp.h") },
+    Source { name: "shim/tensor_cores.h", text: include_str!("kernels/shim/tensor_cores.h") },
     Source { name: "shim/shim.cpp", text: include_str!("kernels/shim/shim.cpp") },
+    Source { name: "shim/tensor_cores.cpp", text: include_str!("kernels/shim/tensor_cores.cpp") },
 ];
 
 /// As much as the largest blocks of any GPU may have.
@@ -99,7 +102,7 @@ fn build(compiler: &str, flags: &[&str], folder: &Path, path: &Path) -> std::res
     for source in HEADERS.iter().chain(SOURCES).chain(SHIM) {
         fs::write(folder.join(source.name), source.text).map_err(text)?;
     }
-    let units = SOURCES.iter().map(|source| source.name).chain(["shim/shim.cpp"]);
+    let units = SOURCES.iter().chain(SHIM).map(|source| source.name).filter(|name| !name.ends_with(".h"));
     let units: Vec<(PathBuf, PathBuf)> =
         units.map(|name| (folder.join(name), folder.join(format!("{}.o", name.replace('/', "_"))))).collect();
     let run = |command: &mut Command| -> std::result::Result<(), String> {

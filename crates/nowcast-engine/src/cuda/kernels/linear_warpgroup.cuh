@@ -129,14 +129,12 @@ __device__ __forceinline__ void start_in_groups(float (*sums)[4], const uint4 (*
 #if HAS_WARPGROUPS
             u64 place = from.describe(BAND_SIZE);
             Warpgroup<N * BAND, FORMAT == BRAIN>::multiply(sums, a0, a1, a2, a3, place, continues || piece > 0 || round > 0);
-#else
-            const u32* words = reinterpret_cast<const u32*>(from.piece) + threadIdx.x % 32;
-#pragma unroll
-            for (int n = 0; n < N; n++) {
-                if (!continues && piece == 0 && round == 0) sums[n][0] = sums[n][1] = sums[n][2] = sums[n][3] = 0.0f;
-                const u32* band = words + n * BAND_SIZE * 4;
-                multiply_add<FORMAT>(sums[n], a0, a1, a2, a3, band[0], band[32]);
+#elif defined(NOWCAST_SHIM)
+            if (!continues && piece == 0 && round == 0) {
+                for (int n = 0; n < N; n++) sums[n][0] = sums[n][1] = sums[n][2] = sums[n][3] = 0.0f;
             }
+            const u32* words = reinterpret_cast<const u32*>(from.piece) + threadIdx.x % 32;
+            multiply_add_bands<FORMAT, N>(sums, a0, a1, a2, a3, words, BAND_SIZE * 4);
 #endif
         }
     }

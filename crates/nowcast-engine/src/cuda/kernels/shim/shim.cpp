@@ -1,5 +1,6 @@
 // The scheduler of the fibers. See shim.h.
 #include "shim.h"
+#include "warp.h"
 
 #include <sys/mman.h>
 
@@ -15,11 +16,11 @@ float4* dynamic_memory;
 namespace {
 
 const unsigned MOST_THREADS = 2048;
-const size_t STACK = 64 * 1024;
+const unsigned MOST_WARPS = MOST_THREADS / LANES;
+// Not a power of two: the same places of all stacks would share a few lines of the caches.
+const size_t STACK = 64 * 1024 + 25 * 64;
 const size_t DYNAMIC_BYTES = 232 * 1024;
 const unsigned MOST_BLOCKS = 8;
-
-enum State { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, AT_CLUSTER_BARRIER, AT_FIRST_THREADS_BARRIER, AT_PHASE, DONE };
 
 #if defined(__x86_64__)
 // Saves the registers a call preserves on one stack and takes them from another.
@@ -27,6 +28,7 @@ extern "C" void shim_switch(void** save, void* to);
 asm(R"(
 .text
 .globl shim_switch
+.hidden shim_switch
 .type shim_switch,@function
 shim_switch:
     pushq %rbp
@@ -51,52 +53,60 @@ typedef void* Place;
 typedef ucontext_t Place;
 #endif
 
-State states[MOST_THREADS];
+Warp warps[MOST_WARPS];
 Place places[MOST_THREADS];
 Place scheduler;
-char* stacks;
-unsigned long long exchange[MOST_THREADS];
-unsigned first_threads;
 const Phase* phases[MOST_THREADS];
 unsigned parities[MOST_THREADS];
-float operands[MOST_THREADS][12];
-// Threads of the blocks that run side by side, and of one of them.
-unsigned current, threads, block_threads;
+unsigned first_threads;
+// The thread that runs, warps of the blocks that run side by side, and of one of them.
+unsigned current, warps_in_use, block_warps;
 // The first of these blocks, and its dynamic memory.
 unsigned first_block;
-char* memory;
+char *stacks, *memory;
 void (*body)(const void*);
 const void* argument;
 
-void to_scheduler() {
+void go(Place& from, Place& to) {
 #if defined(__x86_64__)
-    shim_switch(&places[current], scheduler);
+    shim_switch(&from, to);
 #else
-    swapcontext(&places[current], &scheduler);
+    swapcontext(&from, &to);
 #endif
 }
 
-void to_thread(unsigned index) {
-    current = index;
-    thread = Three{index % block_threads, 0, 0};
-    block_index.x = first_block + index / block_threads;
-    dynamic_memory = reinterpret_cast<float4*>(memory + index / block_threads * DYNAMIC_BYTES);
-#if defined(__x86_64__)
-    shim_switch(&scheduler, places[index]);
-#else
-    swapcontext(&scheduler, &places[index]);
-#endif
+// The next thread of the warp that can run, else the scheduler.
+void give_way() {
+    unsigned before = current, first = before / LANES * LANES;
+    Warp& warp = warps[before / LANES];
+    if (warp.ready == 0) warp.meet();
+    if (warp.ready == 0) return go(places[before], scheduler);
+    unsigned next = first + __builtin_ctz(warp.ready);
+    if (next == before) return;
+    current = next;
+    thread.x = warp.first_thread + next % LANES;
+    go(places[before], places[next]);
+}
+
+void wait_at(Barrier barrier) {
+    Warp& warp = warps[current / LANES];
+    unsigned bit = 1u << current % LANES;
+    warp.ready &= ~bit;
+    warp.waiting[barrier] |= bit;
+    give_way();
 }
 
 void enter() {
     body(argument);
-    states[current] = DONE;
-    to_scheduler();
+    Warp& warp = warps[current / LANES];
+    unsigned bit = 1u << current % LANES;
+    warp.ready &= ~bit;
+    warp.done |= bit;
+    give_way();
 }
 
 void prepare(unsigned index) {
     char* stack = stacks + index * STACK;
-    states[index] = READY;
 #if defined(__x86_64__)
     // As if `enter` had been called: six saved registers, its address, and a return address that is never used.
     void** top = reinterpret_cast<void**>(stack + STACK) - 2;
@@ -105,51 +115,48 @@ void prepare(unsigned index) {
     places[index] = top - 6;
     memset(top - 6, 0, 6 * sizeof(void*));
 #else
-    getcontext(&places[index]);
-    places[index].uc_stack.ss_sp = stack;
-    places[index].uc_stack.ss_size = STACK;
-    places[index].uc_link = nullptr;
-    makecontext(&places[index], enter, 0);
+    ucontext_t& place = places[index];
+    getcontext(&place);
+    place.uc_stack.ss_sp = stack;
+    place.uc_stack.ss_size = STACK;
+    place.uc_link = nullptr;
+    makecontext(&place, enter, 0);
 #endif
 }
 
-// Lets all threads from `first` to `last` go that wait at a barrier where nobody is missing; true if there are any.
-bool release_at(State barrier, unsigned first, unsigned last) {
-    bool complete = true, released = false;
-    for (unsigned index = first; index < last; index++) complete &= states[index] == DONE || states[index] == barrier;
-    for (unsigned index = first; index < last && complete; index++) {
-        if (states[index] != barrier) continue;
-        states[index] = READY;
-        released = true;
+// Lets the first `count` threads of these warps go where all of them wait at a barrier or are done; true if any waits.
+bool release_at(Barrier barrier, unsigned first, unsigned end, unsigned count) {
+    auto lanes = [&](unsigned index) {
+        unsigned before = (index - first) * LANES;
+        return count >= before + LANES ? ALL_LANES : count > before ? (1u << (count - before)) - 1 : 0;
+    };
+    for (unsigned index = first; index < end; index++) {
+        if (lanes(index) & ~(warps[index].waiting[barrier] | warps[index].done)) return false;
     }
+    bool released = false;
+    for (unsigned index = first; index < end; index++) released |= warps[index].release(barrier, lanes(index));
     return released;
 }
 
-// Lets all threads from `first` to `last` go whose phase has ended; true if there are any.
-bool release_waiting(unsigned first, unsigned last) {
-    bool released = false;
-    for (unsigned index = first; index < last; index++) {
-        if (states[index] != AT_PHASE || phases[index]->parity == parities[index]) continue;
-        states[index] = READY;
-        released = true;
+// Lets all threads of a warp go whose phase has ended.
+void release_waiting(unsigned index) {
+    Warp& warp = warps[index];
+    for (unsigned left = warp.waiting[OF_PHASE]; left; left &= left - 1) {
+        unsigned lane = __builtin_ctz(left), waiting = index * LANES + lane;
+        if (phases[waiting]->parity == parities[waiting]) continue;
+        warp.release(OF_PHASE, 1u << lane);
     }
-    return released;
 }
 
 // Lets go whoever waits for nobody any more; false where all are done.
 bool release() {
-    bool any_left = false;
-    for (unsigned index = 0; index < threads; index++) any_left |= states[index] != DONE;
-    if (!any_left) return false;
-    bool released = release_at(AT_CLUSTER_BARRIER, 0, threads);
-    for (unsigned first = 0; first < threads; first += block_threads) {
-        unsigned end = first + block_threads;
-        released |= release_at(AT_BLOCK_BARRIER, first, end);
-        released |= release_at(AT_FIRST_THREADS_BARRIER, first, first + first_threads < end ? first + first_threads : end);
-        released |= release_waiting(first, end);
-        for (unsigned warp = first; warp < end; warp += 32) {
-            released |= release_at(AT_WARP_BARRIER, warp, warp + 32 < end ? warp + 32 : end);
-        }
+    unsigned end = warps_in_use, count = end * LANES, done = ALL_LANES;
+    for (unsigned index = 0; index < end; index++) done &= warps[index].done;
+    if (done == ALL_LANES) return false;
+    bool released = release_at(OF_CLUSTER, 0, end, count);
+    for (unsigned first = 0; first < end; first += block_warps) {
+        released |= release_at(OF_BLOCK, first, first + block_warps, count);
+        released |= release_at(OF_FIRST_THREADS, first, first + block_warps, first_threads);
     }
     if (!released) {
         fprintf(stderr, "threads of block %u %u %u wait for each other at different barriers\n", block_index.x,
@@ -159,30 +166,46 @@ bool release() {
     return true;
 }
 
+// Lets the threads of a warp run until all of them wait for others; false if they do already.
+bool run_warp(unsigned index) {
+    release_waiting(index);
+    Warp& warp = warps[index];
+    if (warp.ready == 0) return false;
+    unsigned block = index / block_warps, lane = __builtin_ctz(warp.ready);
+    current = index * LANES + lane;
+    thread.x = warp.first_thread + lane;
+    block_index.x = first_block + block;
+    dynamic_memory = reinterpret_cast<float4*>(memory + block * DYNAMIC_BYTES);
+    go(scheduler, places[current]);
+    return true;
+}
+
 void run_blocks() {
-    for (unsigned index = 0; index < threads; index++) prepare(index);
-    do {
-        for (unsigned index = 0; index < threads; index++) {
-            if (states[index] == READY) to_thread(index);
-        }
-    } while (release());
+    for (unsigned index = 0; index < warps_in_use; index++) {
+        unsigned first = index % block_warps * LANES;
+        warps[index].prepare(first, block_size.x - first);
+        for (unsigned lane = 0; lane < LANES; lane++) prepare(index * LANES + lane);
+    }
+    bool any_left = true;
+    while (any_left) {
+        bool has_run = false;
+        for (unsigned index = 0; index < warps_in_use; index++) has_run |= run_warp(index);
+        any_left = has_run || release();
+    }
 }
 
 }  // namespace
 
 void block_barrier() {
-    states[current] = AT_BLOCK_BARRIER;
-    to_scheduler();
+    wait_at(OF_BLOCK);
 }
 
 void warp_barrier() {
-    states[current] = AT_WARP_BARRIER;
-    to_scheduler();
+    wait_at(OF_WARP);
 }
 
 void cluster_barrier() {
-    states[current] = AT_CLUSTER_BARRIER;
-    to_scheduler();
+    wait_at(OF_CLUSTER);
 }
 
 void* in_peer(void* place, unsigned peer) {
@@ -192,43 +215,48 @@ void* in_peer(void* place, unsigned peer) {
 
 void first_threads_barrier(unsigned count) {
     first_threads = count;
-    states[current] = AT_FIRST_THREADS_BARRIER;
-    to_scheduler();
+    wait_at(OF_FIRST_THREADS);
 }
 
 void phase(const Phase* barrier, unsigned parity) {
     if (barrier->parity != parity) return;
     phases[current] = barrier;
     parities[current] = parity;
-    states[current] = AT_PHASE;
-    to_scheduler();
+    wait_at(OF_PHASE);
 }
 
-float& operand(unsigned lane, unsigned which) {
-    return operands[current / 32 * 32 + lane][which];
+const unsigned long long* exchange(unsigned long long word) {
+    Warp& warp = warps[current / LANES];
+    // The next exchange is made elsewhere, and none behind it before all lanes come there.
+    unsigned long long* words = warp.exchanged[warp.turn % 2];
+    words[current % LANES] = word;
+    wait_at(OF_WARP);
+    return words;
 }
 
-unsigned long long& exchanged(unsigned lane) {
-    return exchange[current / 32 * 32 + lane];
+void multiply_together(const Factors& factors) {
+    Warp& warp = warps[current / LANES];
+    warp.factors[current % LANES] = &factors;
+    wait_at(OF_PRODUCT);
 }
 
 void run(const unsigned grid[3], unsigned block, unsigned shared_bytes, void (*entry)(const void*), const void* call,
          unsigned cluster) {
-    if (block * cluster > MOST_THREADS || shared_bytes > DYNAMIC_BYTES || cluster > MOST_BLOCKS || grid[0] % cluster) {
+    block_warps = (block + LANES - 1) / LANES;
+    if (block_warps * cluster > MOST_WARPS || shared_bytes > DYNAMIC_BYTES || cluster > MOST_BLOCKS || grid[0] % cluster) {
         fprintf(stderr, "a block of %u threads with %u bytes does not fit\n", block, shared_bytes);
         abort();
     }
     if (!stacks) {
-        size_t bytes = MOST_THREADS * STACK;
-        void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        int protection = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        void* mapped = mmap(nullptr, MOST_THREADS * STACK, protection, flags, -1, 0);
         if (mapped == MAP_FAILED) abort();
         stacks = static_cast<char*>(mapped);
         memory = static_cast<char*>(aligned_alloc(64, MOST_BLOCKS * DYNAMIC_BYTES));
     }
     grid_size = Three{grid[0], grid[1], grid[2]};
     block_size = Three{block, 1, 1};
-    threads = block * cluster;
-    block_threads = block;
+    warps_in_use = block_warps * cluster;
     body = entry;
     argument = call;
     for (unsigned z = 0; z < grid[2]; z++) {
@@ -237,7 +265,9 @@ void run(const unsigned grid[3], unsigned block, unsigned shared_bytes, void (*e
                 block_index = Three{x, y, z};
                 first_block = x;
                 // What nobody wrote is NaN, as in the arena.
-                for (unsigned peer = 0; peer < cluster; peer++) memset(memory + peer * DYNAMIC_BYTES, 0xff, shared_bytes);
+                for (unsigned peer = 0; peer < cluster; peer++) {
+                    memset(memory + peer * DYNAMIC_BYTES, 0xff, shared_bytes);
+                }
                 run_blocks();
             }
         }

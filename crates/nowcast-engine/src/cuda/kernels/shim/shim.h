@@ -46,6 +46,7 @@ struct Three {
     unsigned x, y, z;
 };
 
+#pragma GCC visibility push(hidden)
 namespace shim {
 extern Three grid_size, block_index, block_size, thread;
 extern float4* dynamic_memory;
@@ -60,14 +61,17 @@ void first_threads_barrier(unsigned count);
 // Waits until a phase of this parity has ended.
 struct Phase;
 void phase(const Phase* barrier, unsigned parity);
-// The place of a value that the threads of a warp exchange.
-unsigned long long& exchanged(unsigned lane);
-// The place of one of the twelve values that a lane hands to the tensor cores.
-float& operand(unsigned lane, unsigned which);
+// What all lanes of the warp hand over, once they have; theirs until they hand over something else.
+const unsigned long long* exchange(unsigned long long word);
+// A lane's part of products on tensor cores: see tensor_cores.h.
+struct Factors;
+// Returns when those of all lanes of the warp are multiplied.
+void multiply_together(const Factors& factors);
 // Runs `body(call)` for every thread of the grid, the blocks of a cluster side by side.
 void run(const unsigned grid[3], unsigned threads, unsigned shared_bytes, void (*body)(const void*), const void* call,
          unsigned cluster = 1);
 }  // namespace shim
+#pragma GCC visibility pop
 
 #define gridDim (shim::grid_size)
 #define blockIdx (shim::block_index)
@@ -123,10 +127,9 @@ inline void __syncwarp() {
 }
 template <typename T>
 inline T __shfl_sync(unsigned, T value, int lane) {
-    memcpy(&shim::exchanged(threadIdx.x % 32), &value, sizeof(T));
-    shim::warp_barrier();
-    memcpy(&value, &shim::exchanged(lane), sizeof(T));
-    shim::warp_barrier();
+    unsigned long long word = 0;
+    memcpy(&word, &value, sizeof(T));
+    memcpy(&value, shim::exchange(word) + lane, sizeof(T));
     return value;
 }
 template <typename T>
@@ -156,11 +159,9 @@ inline unsigned atomicAdd(unsigned* address, unsigned value) {
     return (*address += value) - value;
 }
 inline unsigned __ballot_sync(unsigned, bool value) {
-    shim::exchanged(threadIdx.x % 32) = value;
-    shim::warp_barrier();
+    const unsigned long long* values = shim::exchange(value);
     unsigned bits = 0;
-    for (unsigned lane = 0; lane < 32; lane++) bits |= (unsigned)shim::exchanged(lane) << lane;
-    shim::warp_barrier();
+    for (unsigned lane = 0; lane < 32; lane++) bits |= (unsigned)values[lane] << lane;
     return bits;
 }
 
@@ -193,13 +194,6 @@ using std::isfinite;
 using std::isinf;
 inline double rsqrt(double value) {
     return 1.0 / std::sqrt(value);
-}
-
-// Tensor cores. Sums of a product are exact up to f64 and rounded towards zero, as the hardware rounds them; it may drop
-// some bits more, which the tests' tolerances allow for.
-inline float towards_zero(double value) {
-    float nearest = (float)value;
-    return std::fabs((double)nearest) > std::fabs(value) ? std::nextafterf(nearest, 0.0f) : nearest;
 }
 
 // Bits of the nearest f16, ties to even.
@@ -262,28 +256,6 @@ template <int FORMAT>
 inline float half_value(unsigned word, int half) {
     word >>= 16 * half;
     return FORMAT == 2 ? same_bits<float>(word << 16) : value_of_f16(word & 0xffffu);
-}
-
-// mma.m16n8k16: lane `4 g + q` holds rows g and g + 8 of the left operand and column g of the right one, inputs 2 q,
-// 2 q + 1, and those eight behind; of the result, rows g and g + 8, columns 2 q and 2 q + 1.
-template <int FORMAT>
-inline void multiply_add(float* sums, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
-    unsigned lane = threadIdx.x % 32, words[6] = {a0, a1, a2, a3, b0, b1};
-    for (unsigned which = 0; which < 12; which++) {
-        shim::operand(lane, which) = half_value<FORMAT>(words[which / 2], which % 2);
-    }
-    shim::warp_barrier();
-    for (unsigned result = 0; result < 4; result++) {
-        unsigned row = lane / 4, column = lane % 4 * 2 + result % 2;
-        double sum = sums[result];
-        for (unsigned input = 0; input < 16; input++) {
-            unsigned quarter = input % 8 / 2, behind = input / 8;
-            double left = shim::operand(row * 4 + quarter, (result / 2 + 2 * behind) * 2 + input % 2);
-            sum += left * shim::operand(column * 4 + quarter, (4 + behind) * 2 + input % 2);
-        }
-        sums[result] = towards_zero(sum);
-    }
-    shim::warp_barrier();
 }
 
 // A barrier for copies. A phase ends when nobody is to arrive any more and all bytes that were expected have come.
@@ -369,3 +341,5 @@ inline void copy_ahead(void* to, const void* from) {
 inline void end_copies() {}
 template <int LEFT>
 inline void wait_for_copies() {}
+
+#include "tensor_cores.h"
