@@ -127,13 +127,13 @@ fn few_rows_of_more_inputs_than_threads_keep() {
 #[test]
 fn thousands_of_rows() {
     for dtype in DTYPES {
-        // Tiles of 128 rows and, for fewer columns, of 96.
+        // Tiles of 128 rows (176 but for f32) and, for fewer columns, of 96.
         for (outputs, rows) in [(1400, 1500), (760, 1792)] {
             let product = Product { norm_epsilon: Some(1e-5), ..Product::new(dtype, 144, outputs, 1) };
             compare(&product, &[(7, 7), (rows, rows - 37)]);
         }
     }
-    // Tiles of 176 rows; the parts of f32 wait in shared memory.
+    // Blocks that do several tiles, of 96 rows.
     for dtype in [Dtype::F32, Dtype::Tf32] {
         compare(&Product { has_residual: true, ..Product::new(dtype, 144, 4200, 1) }, &[(7, 7), (760, 755)]);
     }
@@ -148,6 +148,23 @@ fn thousands_of_rows() {
     let gated = Product { activation: Activation::SwiGlu, ..Product::new(Dtype::Bf16, 160, 1130, 1) };
     compare(&gated, &[(3, 3), (1500, 1499)]);
     compare(&Product { norm_epsilon: Some(1e-5), ..Product::new(Dtype::Tf32, 160, 2260, 1) }, &[(3, 3), (2800, 2799)]);
+}
+
+/// The test of tile.rs says which.
+#[test]
+fn tiles_that_only_some_extents_have() {
+    // 176 rows; the parts of f32 wait in shared memory.
+    for dtype in [Dtype::F32, Dtype::Tf32] {
+        compare(&Product { has_residual: true, ..Product::new(dtype, 144, 5700, 1) }, &[(7, 7), (260, 255)]);
+    }
+    for dtype in [Dtype::Tf32, Dtype::Bf16] {
+        // Parts of several chains in tiles of 128 rows and of 96, the last shorter than the others.
+        for (outputs, rows) in [(5700, (204, 201)), (4290, (108, 101))] {
+            compare(&Product { has_residual: true, ..Product::new(dtype, 1070, outputs, 1) }, &[(7, 7), rows]);
+        }
+        // 64 rows by 64 columns, without warpgroups.
+        compare(&Product { norm_epsilon: Some(1e-5), ..Product::new(dtype, 144, 3200, 1) }, &[(7, 7), (110, 105)]);
+    }
 }
 
 #[test]

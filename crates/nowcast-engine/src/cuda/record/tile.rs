@@ -267,8 +267,35 @@ mod tests {
 
     /// The cheapest tile.
     fn best(extent: [usize; 3], format: Format) -> &'static Tile {
+        best_of(extent, format, true)
+    }
+
+    /// With warpgroups and without.
+    fn best_of(extent: [usize; 3], format: Format, grouped: bool) -> &'static Tile {
         let cost = |tile: &&Tile| tile.cost(extent, format, 132);
-        TILES.iter().min_by(|one, other| cost(one).total_cmp(&cost(other))).unwrap()
+        let tiles = TILES.iter().filter(|tile| grouped || !tile.grouped);
+        tiles.min_by(|one, other| cost(one).total_cmp(&cost(other))).unwrap()
+    }
+
+    /// `tiles_that_only_some_extents_have` and, in the end, `thousands_of_rows` need these.
+    #[test]
+    fn large_tiles_have_extents() {
+        for format in [Format::Split, Format::Half, Format::Brain] {
+            assert_eq!(best([260, 5_704, 5], format).rows, 176);
+            assert!(best([760, 4_200, 5], format).rows == 96 && best([1_792, 760, 5], format).rows == 96);
+            let rows = if format == Format::Split { 128 } else { 176 };
+            assert_eq!(best([1_500, 1_400, 5], format).rows, rows);
+        }
+        for format in [Format::Half, Format::Brain] {
+            for (extent, rows) in [([204, 5_704, 34], 128), ([108, 4_296, 34], 96)] {
+                let best = best(extent, format);
+                assert!(best.rows == rows && best.columns == 128, "{extent:?}: {}", (best.kernel)(format).name());
+            }
+            // Parts of several chains.
+            assert!(format.most_links_of_part(34, PARTS) > format.most_links_of_chain());
+            let best = best_of([110, 3_200, 5], format, false);
+            assert_eq!([best.rows, best.columns], [64, 64]);
+        }
     }
 
     /// `blocks_share_out_the_links_of_many_columns` needs these.
