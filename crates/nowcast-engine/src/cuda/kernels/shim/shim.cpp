@@ -180,16 +180,18 @@ bool run_warp(unsigned index) {
     return true;
 }
 
-void run_blocks() {
+// Warps up and down in turn, and other blocks down first: nothing may depend on whose turn it is.
+void run_blocks(bool goes_down) {
     for (unsigned index = 0; index < warps_in_use; index++) {
         unsigned first = index % block_warps * LANES;
         warps[index].prepare(first, block_size.x - first);
         for (unsigned lane = 0; lane < LANES; lane++) prepare(index * LANES + lane);
     }
-    bool any_left = true;
-    while (any_left) {
+    for (bool any_left = true; any_left; goes_down = !goes_down) {
         bool has_run = false;
-        for (unsigned index = 0; index < warps_in_use; index++) has_run |= run_warp(index);
+        for (unsigned index = 0; index < warps_in_use; index++) {
+            has_run |= run_warp(goes_down ? warps_in_use - 1 - index : index);
+        }
         any_left = has_run || release();
     }
 }
@@ -259,6 +261,7 @@ void run(const unsigned grid[3], unsigned block, unsigned shared_bytes, void (*e
     warps_in_use = block_warps * cluster;
     body = entry;
     argument = call;
+    bool goes_down = false;
     for (unsigned z = 0; z < grid[2]; z++) {
         for (unsigned y = 0; y < grid[1]; y++) {
             for (unsigned x = 0; x < grid[0]; x += cluster) {
@@ -268,7 +271,8 @@ void run(const unsigned grid[3], unsigned block, unsigned shared_bytes, void (*e
                 for (unsigned peer = 0; peer < cluster; peer++) {
                     memset(memory + peer * DYNAMIC_BYTES, 0xff, shared_bytes);
                 }
-                run_blocks();
+                run_blocks(goes_down);
+                goes_down = !goes_down;
             }
         }
     }

@@ -1,6 +1,7 @@
 // Enough of CUDA for a C++ compiler to build the kernels for this processor, so that tests run their arithmetic where
 // no GPU is. One fiber stands for each thread of a block; blocks run one after the other. Barriers and shuffles switch
-// fibers; a barrier that some threads never reach ends the process with a message. Races are not found.
+// fibers, from lane to lane until a whole warp waits for others, then to the next warp; a barrier that some threads never
+// reach ends the process with a message. Races are not found.
 #pragma once
 
 #include <cmath>
