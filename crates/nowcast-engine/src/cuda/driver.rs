@@ -16,6 +16,7 @@ use super::kernel::{Kernel, SOURCES, Source};
 use super::machine::{Boxes, Machine, Map, Queue};
 use super::modules::Codes;
 use super::nvrtc::{self, Nvrtc};
+use super::weights::Format;
 use crate::error::{Error, Result};
 use stream::Stream;
 
@@ -104,8 +105,8 @@ pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>> {
         modules: Vec::new(),
         functions: Vec::new(),
         most_shared_bytes: shared_bytes - STATIC_SHARED_BYTES,
-        // With what the driver takes for itself, two blocks have more than there is.
-        lone_shared_bytes: all_shared_bytes / 2,
+        all_shared_bytes,
+        lone_clusters: Vec::new(),
         multiprocessors,
         is_hopper_or_later: major >= 9,
         has_warpgroups: has_warpgroups(major),
@@ -144,13 +145,20 @@ fn failure(what: &str, error: DriverError) -> Error {
     }
 }
 
+/// Kernels whose blocks form clusters of two and of four, and their threads.
+const CLUSTERED: [(Kernel, u32); 2] = [(Kernel::SplitRing2(Format::Brain), 2), (Kernel::SplitRing4(Format::Brain), 4)];
+const CLUSTERED_THREADS: u32 = 128;
+
 struct Gpu {
     description: String,
     modules: Vec<sys::CUmodule>,
     /// In the order of [`Kernel::ALL`].
     functions: Vec<sys::CUfunction>,
     most_shared_bytes: usize,
-    lone_shared_bytes: usize,
+    /// Of a multiprocessor.
+    all_shared_bytes: usize,
+    /// Of the kernels in [`CLUSTERED`].
+    lone_clusters: Vec<usize>,
     multiprocessors: usize,
     /// Whether a kernel may start while the one before it ends, and blocks may form clusters (architecture 9.0).
     is_hopper_or_later: bool,
@@ -197,7 +205,42 @@ impl Gpu {
                 self.functions.push(function);
             }
         }
+        self.lone_clusters = CLUSTERED.iter().map(|&(kernel, blocks)| self.clusters_at_once(kernel, blocks)).collect();
         Ok(())
+    }
+
+    /// Clusters of a kernel that run at once where each block has a multiprocessor for itself; none where there are no
+    /// clusters or the driver does not tell.
+    fn clusters_at_once(&self, kernel: Kernel, blocks: u32) -> usize {
+        if !self.is_hopper_or_later {
+            return 0;
+        }
+        let mut cluster = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+            pad: Default::default(),
+            value: sys::CUlaunchAttributeValue {
+                clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: blocks, y: 1, z: 1 },
+            },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: blocks,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: CLUSTERED_THREADS,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: self.spread_shared_bytes(1) as u32,
+            hStream: std::ptr::null_mut(),
+            attrs: &mut cluster,
+            numAttrs: 1,
+        };
+        let mut clusters = 0;
+        // SAFETY: the function is loaded, and the driver writes one number.
+        let asked = unsafe {
+            sys::cuOccupancyMaxActiveClusters(&mut clusters, self.functions[kernel.index()], &config).result()
+        };
+        tracing::debug!("{blocks} blocks: {clusters} clusters at once ({asked:?})");
+        asked.map_or(0, |()| clusters as usize)
     }
 
     /// Makes the context that of this thread, before any call of the driver.
@@ -225,8 +268,14 @@ impl Machine for Gpu {
         self.most_shared_bytes
     }
 
-    fn lone_shared_bytes(&self) -> usize {
-        self.lone_shared_bytes
+    fn spread_shared_bytes(&self, together: usize) -> usize {
+        // With what the driver takes for each block, one more finds no room.
+        self.all_shared_bytes / (together + 1)
+    }
+
+    fn lone_clusters(&self, blocks: usize) -> usize {
+        let place = CLUSTERED.iter().position(|&(_, size)| size as usize == blocks);
+        place.map_or(0, |place| self.lone_clusters[place])
     }
 
     fn multiprocessors(&self) -> usize {

@@ -142,8 +142,12 @@ impl Machine for Emulator {
         MOST_SHARED_BYTES
     }
 
-    fn lone_shared_bytes(&self) -> usize {
-        MOST_SHARED_BYTES / 2
+    fn spread_shared_bytes(&self, together: usize) -> usize {
+        MOST_SHARED_BYTES / (together + 1)
+    }
+
+    fn lone_clusters(&self, blocks: usize) -> usize {
+        self.multiprocessors() / blocks
     }
 
     fn multiprocessors(&self) -> usize {

@@ -156,8 +156,12 @@ impl Machine for FaultyMachine {
         self.machine.most_shared_bytes()
     }
 
-    fn lone_shared_bytes(&self) -> usize {
-        self.machine.lone_shared_bytes()
+    fn spread_shared_bytes(&self, together: usize) -> usize {
+        self.machine.spread_shared_bytes(together)
+    }
+
+    fn lone_clusters(&self, blocks: usize) -> usize {
+        self.machine.lone_clusters(blocks)
     }
 
     fn multiprocessors(&self) -> usize {

@@ -48,8 +48,11 @@ pub(super) trait Machine: Send + Sync {
     /// Shared memory that a block can have, in bytes.
     fn most_shared_bytes(&self) -> usize;
 
-    /// Shared memory with which a block has no other of its kind beside it, in bytes.
-    fn lone_shared_bytes(&self) -> usize;
+    /// Shared memory of a block with which at most so many of its kind share a multiprocessor, in bytes.
+    fn spread_shared_bytes(&self, together: usize) -> usize;
+
+    /// Clusters of so many blocks that run at the same time where each block has a multiprocessor for itself.
+    fn lone_clusters(&self, blocks: usize) -> usize;
 
     /// Blocks that run at the same time where each fills a multiprocessor.
     fn multiprocessors(&self) -> usize;

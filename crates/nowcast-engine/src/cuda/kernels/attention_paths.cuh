@@ -20,7 +20,7 @@
 template <int FORMAT>
 struct PathAttention {
     static const int SLOTS = PATH_SLOTS, HALVES = CHUNK / LINK, SHARES = CHUNK_WARPS / HALVES;
-    static const int ROWS = TILE_ROWS, THREADS = PATH_THREADS, OWN_GROUPS = 1, OWNED = 1;
+    static const int MOST_STAGES = 2, ROWS = TILE_ROWS, THREADS = PATH_THREADS, OWN_GROUPS = 1, OWNED = 1;
     static const bool CAN_PACK = FORMAT != SPLIT;
     typedef NewestTokens<CAN_PACK, ROWS> Newest;
     static_assert(32 * SLOTS * HALVES == THREADS && ROWS * LANES == THREADS, "sixteen threads for each row");
@@ -38,15 +38,15 @@ struct PathAttention {
     // Chunks of the head, the first that is not hidden, and rounds of them. Stages are one or two.
     const u32* operands;
     int first_chunk, rounds;
-    // [stages, SLOTS, STAGED_WORDS], and [steps, parts, 32, 4].
-    u32 *chunks, *left;
-    // [ROWS], and of every slot [ROWS, 2] twice.
-    float *query_scales, *tops, *sums;
     // Of every slot and half [ROWS, GROUP]; before that, the newest tokens.
     float* results;
+    // [steps, parts, 32, 4], and behind the barriers [stages, SLOTS, STAGED_WORDS].
+    u32 *left, *chunks;
+    // Of every slot [ROWS, 2] twice, and [ROWS].
+    float *tops, *sums, *query_scales;
     // [ROWS]: largest score and sum of what is put by.
     float2* put_by_numbers;
-    // [stages, SLOTS]
+    // [MOST_STAGES, SLOTS]
     u64* arrived;
 
     __device__ __forceinline__ PathAttention(const Attention& attention, float* memory, const Window& window, int head)
@@ -57,13 +57,14 @@ struct PathAttention {
         operands = attention.operands + ((i64)blockIdx.z * attention.heads + head) * attention.chunks * CHUNK_WORDS(FORMAT, 1);
         first_chunk = hidden_keys(attention, window) / CHUNK;
         rounds = ((context + CHUNK - 1) / CHUNK - first_chunk + SLOTS - 1) / SLOTS;
-        chunks = reinterpret_cast<u32*>(memory);
-        left = chunks + stages * SLOTS * STAGED_WORDS;
-        results = reinterpret_cast<float*>(left + SHARE_WORDS(FORMAT));
-        tops = results + SLOTS * HALVES * ROWS * GROUP, sums = tops + SLOTS * ROWS * HALVES;
+        // What has as many words in every launch comes first, at addresses that are known where it is compiled.
+        results = memory;
+        left = reinterpret_cast<u32*>(results + SLOTS * HALVES * ROWS * GROUP);
+        tops = reinterpret_cast<float*>(left + SHARE_WORDS(FORMAT)), sums = tops + SLOTS * ROWS * HALVES;
         query_scales = sums + SLOTS * ROWS * HALVES;
         put_by_numbers = reinterpret_cast<float2*>(query_scales + ROWS);
         arrived = reinterpret_cast<u64*>(put_by_numbers + ROWS);
+        chunks = reinterpret_cast<u32*>(arrived + MOST_STAGES * SLOTS);
     }
 
     __device__ __forceinline__ int chunk_of(int round, int which) const {

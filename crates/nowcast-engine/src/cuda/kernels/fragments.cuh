@@ -280,6 +280,12 @@ __device__ __forceinline__ void write_pairs(u32* to, const Cut& cut) {
     to[0] = cut.near.x, to[PAIR_WORDS] = cut.near.y;
     if (FORMAT == SPLIT) to[REST_WORDS] = cut.rest.x, to[REST_WORDS + PAIR_WORDS] = cut.rest.y;
 }
+template <int FORMAT>
+__device__ __forceinline__ void write_pairs_if(bool is_wanted, u32* to, const Cut& cut) {
+    store_if(is_wanted, to, cut.near.x), store_if(is_wanted, to + PAIR_WORDS, cut.near.y);
+    if (FORMAT != SPLIT) return;
+    store_if(is_wanted, to + REST_WORDS, cut.rest.x), store_if(is_wanted, to + REST_WORDS + PAIR_WORDS, cut.rest.y);
+}
 
 __device__ __forceinline__ float largest_magnitude(const float4& four) {
     return fmaxf(fmaxf(fabsf(four.x), fabsf(four.y)), fmaxf(fabsf(four.z), fabsf(four.w)));

@@ -35,20 +35,27 @@ __device__ __forceinline__ void cut_rows(const RowFragments& call) {
     if (first >= rows) return wait_for_previous();
     rows = rows - first < ROWS ? (int)(rows - first) : ROWS;
     uint4* band = call.fragments + first / BAND * call.links * Pieces<FORMAT>::COUNT * 32;
-    Cutter cutter(call.input + first * call.inputs, rows, (int)(first % BAND), call.inputs, call.links, band,
-                  call.row_factor, &share);
+    Cutter cutter(call.input + first * call.inputs, rows, (int)(first % BAND), call.inputs, call.links, band, &share);
     double inverse_inputs = 1.0 / call.inputs;
     known_now(inverse_inputs);
-    wait_for_previous();
-    cutter.cut_all(call.links);
-    __syncthreads();
-    if ((int)threadIdx.x < rows) {
-        int has_norm = Cutter::HAS_SQUARES && call.has_norm;
-        float scale = call.row_unit;
-        if (call.row_factor == 0.0f) {
-            scale = scale_of_row<FORMAT, Cutter::WARPS>(share, threadIdx.x, inverse_inputs, has_norm, call.epsilon);
+    // Blocks of few rows begin long before these are there, and instructions take long to come: they go through the same for
+    // no rows first.
+#pragma unroll 1
+    for (int pass = ROWS < BAND ? 0 : 1; pass < 2; pass++) {
+        bool is_wanted = pass == 1;
+        if (is_wanted) wait_for_previous();
+        cutter.begin(is_wanted, call.row_factor);
+        cutter.cut_all(call.links);
+        __syncthreads();
+        if ((int)threadIdx.x < rows) {
+            int has_norm = Cutter::HAS_SQUARES && call.has_norm;
+            float scale = call.row_unit;
+            if (call.row_factor == 0.0f) {
+                scale = scale_of_row<FORMAT, Cutter::WARPS>(share, threadIdx.x, inverse_inputs, has_norm, call.epsilon);
+            }
+            store_if(is_wanted, call.row_scale + first + threadIdx.x, scale);
         }
-        call.row_scale[first + threadIdx.x] = scale;
+        if (!is_wanted) __syncthreads();
     }
 }
 

@@ -36,17 +36,17 @@ struct BandCutter {
     u32* to;
     BandShare* share;
     int inputs;
-    // Steps of the row from the own first one on; none where there is no row.
-    int left;
+    // Steps of the row from the own first one on; none where there is no row, or none is to be cut.
+    int all_left, left;
     int group, place, quarter;
     float largest, factor, squares;
 
     // Everything that need not wait for the kernel before.
     __device__ __forceinline__ BandCutter(const float* rows, int live_rows, int first_row, int all_inputs, int links, uint4* band,
-                                          float known_factor, BandShare* all) {
+                                          BandShare* all) {
         group = threadIdx.x / (4 * ROWS), place = threadIdx.x / 4 % ROWS, quarter = threadIdx.x % 4;
         inputs = all_inputs, share = all;
-        left = place < live_rows ? links * STEPS - group : 0;
+        all_left = place < live_rows ? links * STEPS - group : 0;
         from = rows + place * inputs + group * 16 + quarter * 4;
         int lane = (first_row + place) * 4 + quarter;
         to = reinterpret_cast<u32*>(band);
@@ -57,10 +57,14 @@ struct BandCutter {
         } else {
             to += place_of_four(group, lane) * 2;
         }
-        // 0 until the largest value decides it.
+        known_now(from), known_now(to), known_now(all_left);
+    }
+
+    // Begins with the rows, or goes through the same for none of them. The factor is 0 until the largest value decides it.
+    __device__ __forceinline__ void begin(bool is_wanted, float known_factor) {
+        left = is_wanted ? all_left : 0;
         factor = known_factor;
         largest = 0.0f, squares = 0.0f;
-        known_now(from), known_now(to), known_now(left);
     }
 
     __device__ __forceinline__ bool looks() const {
@@ -91,11 +95,14 @@ struct BandCutter {
         factor = power_of_two(LARGEST_EXPONENT - exponent_of(largest));
     }
 
-    __device__ __forceinline__ void cut(int index, const float4& four) {
+    // Four values of an own step, if there is one, of which the compiler may know.
+    __device__ __forceinline__ void cut(int index, const float4& four, bool is_there) {
         Cut cut = cut_values<FORMAT>(four, factor, &squares);
         u32* words = to + index * WORDS;
         if (GROUPED) {
-            write_pairs<FORMAT>(words, cut);
+            write_pairs_if<FORMAT>(is_there, words, cut);
+        } else if (!is_there) {
+            return;
         } else if (FORMAT == SPLIT) {
             *reinterpret_cast<uint4*>(words) = make_uint4(cut.near.x, cut.near.y, cut.rest.x, cut.rest.y);
         } else {
@@ -130,10 +137,15 @@ struct BandCutter {
         }
 #pragma unroll
         for (int index = 0; index < KEPT; index++) {
-            if (has(index)) cut(index, kept[index]);
+            // Few rows are gone through without branches, so that their instructions come for none of them too.
+            if (ROWS < BAND) {
+                cut(index, kept[index], has(index));
+            } else if (has(index)) {
+                cut(index, kept[index], true);
+            }
         }
 #pragma unroll 2
-        for (int index = KEPT; has(index); index++) cut(index, load(index));
+        for (int index = KEPT; has(index); index++) cut(index, load(index), true);
         end();
     }
 
@@ -149,7 +161,7 @@ struct BandCutter {
             agree();
         }
 #pragma unroll 1
-        for (int index = 0; has(index); index++) cut(index, four(index));
+        for (int index = 0; has(index); index++) cut(index, four(index), true);
         end();
     }
 

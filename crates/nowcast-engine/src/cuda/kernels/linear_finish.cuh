@@ -76,17 +76,48 @@ struct Finisher {
         }
     }
 
+    // Where the lane's results go: one of two rows of every band of rows, one of two columns.
+    struct Places {
+        i64 first, width;
+        // Rows that are left for each column.
+        int left_low, left_high;
+
+        __device__ __forceinline__ Places(const Finisher& tile, bool gated) : width(tile.call.columns) {
+            const Product& call = tile.call;
+            int column = (gated ? tile.band / 2 : tile.band) * BAND + threadIdx.x % 32 / 4 - call.first_column;
+            int own_row = threadIdx.x % 4 * 2, left = tile.rows - own_row;
+            bool has_low = tile.band < call.end_band && column >= 0 && column < call.columns;
+            bool has_high = tile.band + 1 < call.end_band && column + BAND >= 0 && column + BAND < call.columns;
+            left_low = has_low ? left : 0, left_high = has_high ? left : 0;
+            first = (i64)(tile.first_row + own_row) * width + column;
+        }
+        __device__ __forceinline__ bool is_wanted(int n, int index) const {
+            return n * BAND + index % 2 < (index < 2 ? left_low : left_high);
+        }
+        // From a band of rows to the next.
+        __device__ __forceinline__ i64 step() const {
+            return BAND * width;
+        }
+        // From the lane's first row of the band to a result.
+        __device__ __forceinline__ i64 offset(int index) const {
+            return index % 2 * width + index / 2 * BAND;
+        }
+    };
+
     // Asks for the residuals of a product that is not gated, if any; once the kernel before is done.
     __device__ __forceinline__ void expect_residuals() {
         static_assert(EARLY, "these are asked for when they are needed");
-        int column = band * BAND + threadIdx.x % 32 / 4 - call.first_column, own_row = threadIdx.x % 4 * 2;
 #pragma unroll
-        for (int index = 0; index < N * 4; index++) {
-            int row = index / 4 * BAND + own_row + index % 2, which = column + index % 4 / 2 * BAND;
-            bool is_wanted = row < rows && band + index % 4 / 2 < call.end_band && which >= 0 && which < call.columns;
-            float& residual = early[index / 4][index % 4];
-            residual = 0.0f;
-            if (call.residual && !call.gated && is_wanted) residual = call.residual[(i64)(first_row + row) * call.columns + which];
+        for (int index = 0; index < N * 4; index++) early[index / 4][index % 4] = 0.0f;
+        if (!call.residual || call.gated) return;
+        Places places(*this, false);
+        const float* from = call.residual + places.first;
+#pragma unroll
+        for (int n = 0; n < N; n++, from += places.step()) {
+#pragma unroll
+            for (int which = 0; which < 4; which++) {
+                early[n][which] = load_if(places.is_wanted(n, which), from + places.offset(which));
+            }
         }
     }
 
@@ -94,44 +125,33 @@ struct Finisher {
     __device__ __forceinline__ void write_with(const float (&sums)[N][4]) const {
         // Bands of rows that are finished together.
         const int TOGETHER = EARLY ? N : 6, RESULTS = GATED ? 2 : 4;
-        int column = (GATED ? band / 2 : band) * BAND + threadIdx.x % 32 / 4 - call.first_column;
-        int own_row = threadIdx.x % 4 * 2, left = rows - own_row;
-        // Rows that are left for each column.
-        bool has_low = band < call.end_band && column >= 0 && column < call.columns;
-        bool has_high = band + 1 < call.end_band && column + BAND >= 0 && column + BAND < call.columns;
-        int left_low = has_low ? left : 0, left_high = has_high ? left : 0;
-        i64 place = (i64)(first_row + own_row) * call.columns + column, step = (i64)BAND * call.columns;
-        auto is_wanted = [&](int n, int index) {
-            return n * BAND + index % 2 < (index < 2 ? left_low : left_high);
-        };
-        // From the lane's first row of the band to a result.
-        auto offset = [&](int index) { return (i64)(index % 2) * call.columns + index / 2 * BAND; };
-        const float* from = HAS_RESIDUAL ? call.residual + place : nullptr;
-        float* to = call.output + place;
+        Places places(*this, GATED);
+        const float* from = HAS_RESIDUAL ? call.residual + places.first : nullptr;
+        float* to = call.output + places.first;
 #pragma unroll
         for (int start = 0; start < N; start += TOGETHER) {
             float residuals[TOGETHER][RESULTS];
 #pragma unroll
-            for (int n = start; HAS_RESIDUAL && n < start + TOGETHER && n < N; n++, from += step) {
+            for (int n = start; HAS_RESIDUAL && n < start + TOGETHER && n < N; n++, from += places.step()) {
 #pragma unroll
                 for (int which = 0; which < RESULTS; which++) {
                     float& residual = residuals[n - start][which];
                     if constexpr (EARLY && !GATED) {
                         residual = early[n][which];
                     } else {
-                        residual = load_if(is_wanted(n, which), from + offset(which));
+                        residual = load_if(places.is_wanted(n, which), from + places.offset(which));
                     }
                 }
             }
             float results[TOGETHER][4];
             finish_bands<GATED>(sums, start, results);
 #pragma unroll
-            for (int n = start; n < start + TOGETHER && n < N; n++, to += step) {
+            for (int n = start; n < start + TOGETHER && n < N; n++, to += places.step()) {
 #pragma unroll
                 for (int which = 0; which < RESULTS; which++) {
                     float result = results[n - start][which];
                     if (HAS_RESIDUAL) result += residuals[n - start][which];
-                    store_if(is_wanted(n, which), to + offset(which), result);
+                    store_if(places.is_wanted(n, which), to + places.offset(which), result);
                 }
             }
         }

@@ -10,16 +10,17 @@
 #define SPLIT_STAGES 4
 
 #if HAS_PIPELINES
-// As many chains as a block has registers for, so that one multiplies while another is added.
-template <int CHAINS>
+// Adds chains while others multiply: those of a link while the next one's do, or, where registers are few, those of half of
+// the rows while the other half's do.
+template <bool IS_HALVED>
 struct LinkWorker {
     static const int N = SPLIT_ROW_BANDS, BANDS = SPLIT_WEIGHT_BANDS + N, STAGES = SPLIT_STAGES;
-    static const int PIECES = Pieces<SPLIT>::COUNT, LINK_SIZE = PIECES * 32;
+    static const int PIECES = Pieces<SPLIT>::COUNT, LINK_SIZE = PIECES * 32, COUNT = IS_HALVED ? N / 2 : N;
     const uint4* ring;
     Place place;
     u64 *full, *empty;
     uint4 left[2][PIECES][2];
-    float chains[CHAINS][N][4];
+    float chains[2][COUNT][4];
     // Links so far.
     int turn;
 
@@ -37,29 +38,50 @@ struct LinkWorker {
             left[PARITY][piece][1] = from[LINK_SIZE + piece * 32];
         }
     }
-    template <int PARITY>
+    // Starts the chains of a link: of one half, or in one of two places.
+    template <int PARITY, int WHICH>
     __device__ __forceinline__ void start(int link) {
-        Place rows = place + (link % STAGES * BANDS + SPLIT_WEIGHT_BANDS) * LINK_SIZE;
-        start_in_groups<SPLIT, N>(chains[PARITY % CHAINS], left[PARITY], rows);
+        int first = IS_HALVED ? WHICH * COUNT : 0;
+        Place rows = place + (link % STAGES * BANDS + SPLIT_WEIGHT_BANDS + first) * LINK_SIZE;
+        start_in_groups<SPLIT, COUNT>(chains[WHICH], left[PARITY], rows);
+    }
+    template <int WHICH>
+    __device__ __forceinline__ void add(float (&sums)[N][4]) const {
+        const int FIRST = IS_HALVED ? WHICH * COUNT : 0;
+#pragma unroll
+        for (int index = 0; index < COUNT * 4; index++) sums[FIRST + index / 4][index % 4] += chains[WHICH][index / 4][index % 4];
+    }
+    // Gives a stage back.
+    __device__ __forceinline__ void leave(int link) const {
+        if (threadIdx.x % 32 == 0) arrive(empty + link % STAGES);
+    }
+    template <int PARITY>
+    __device__ __forceinline__ void begin(int link) {
+        load<PARITY>(link);
+        start<PARITY, 0>(link);
+        if constexpr (IS_HALVED) start<PARITY, 1>(link);
     }
     // Adds a link that was started, and starts the next, if any.
     template <int PARITY, bool IS_LAST>
     __device__ __forceinline__ void multiply(int link, float (&sums)[N][4]) {
-        if constexpr (!IS_LAST) load<1 - PARITY>(link + 1);
-        if constexpr (!IS_LAST && CHAINS == 2) start<1 - PARITY>(link + 1);
-        wait_for_groups<!IS_LAST && CHAINS == 2 ? 1 : 0>(chains[PARITY % CHAINS]);
-        if (threadIdx.x % 32 == 0) arrive(empty + link % STAGES);
-#pragma unroll
-        for (int index = 0; index < N * 4; index++) sums[index / 4][index % 4] += chains[PARITY % CHAINS][index / 4][index % 4];
-        if constexpr (!IS_LAST && CHAINS == 1) start<1 - PARITY>(link + 1);
+        const int NEXT = 1 - PARITY, LEFT = IS_LAST ? 0 : 1, OWN = IS_HALVED ? 1 : PARITY;
+        if constexpr (!IS_LAST) load<NEXT>(link + 1);
+        if constexpr (IS_HALVED) {
+            wait_for_groups<1>(chains[0]);
+            add<0>(sums);
+        }
+        if constexpr (!IS_LAST) start<NEXT, 1 - OWN>(link + 1);
+        wait_for_groups<LEFT>(chains[OWN]);
+        leave(link);
+        add<OWN>(sums);
+        if constexpr (!IS_LAST && IS_HALVED) start<NEXT, 1>(link + 1);
     }
     // The sums of a part of so many links, which may be none.
     __device__ __forceinline__ void multiply_part(int links, float (&sums)[N][4]) {
 #pragma unroll
         for (int index = 0; index < N * 4; index++) sums[index / 4][index % 4] = 0.0f;
         if (links == 0) return;
-        load<0>(turn);
-        start<0>(turn);
+        begin<0>(turn);
         int end = turn + links;
 #pragma unroll 1
         for (; turn + 2 < end; turn += 2) {

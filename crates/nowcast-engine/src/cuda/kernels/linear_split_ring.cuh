@@ -40,13 +40,43 @@ struct SplitWorker {
 };
 template <int BLOCKS, typename Refill>
 struct SplitWorker<SPLIT, BLOCKS, Refill> {
-    LinkWorker<BLOCKS == PARTS ? 2 : 1> worker;
+    LinkWorker<BLOCKS != PARTS> worker;
     __device__ __forceinline__ SplitWorker(const uint4* ring, u64* full, Refill) : worker(ring, full) {}
     __device__ __forceinline__ void begin(int) {}
     __device__ __forceinline__ void multiply_part(int part, int links, float (&sums)[SPLIT_ROW_BANDS][4]) {
         worker.multiply_part(part_start<SPLIT>(part + 1, links) - part_start<SPLIT>(part, links), sums);
     }
 };
+
+// Multiplies the own parts, sends their shares to others, and keeps the own share of each.
+template <int FORMAT, typename Worker, int BLOCKS, int COUNT>
+__device__ __forceinline__ void multiply_parts(Worker& worker, const Inbox<BLOCKS>& inbox, int links,
+                                               typename Inbox<BLOCKS>::Own (&owns)[COUNT]) {
+    const int N = SPLIT_ROW_BANDS;
+    int first = inbox.rank * COUNT;
+    if constexpr (FORMAT == SPLIT) {
+        // One copy of the instructions, which take long to come.
+#pragma unroll
+        for (int which = 0; which < COUNT; which++) Inbox<BLOCKS>::clear(owns[which]);
+#pragma unroll 1
+        for (int which = 0; which < COUNT; which++) {
+            float part[N][4];
+            worker.multiply_part(first + which, links, part);
+#pragma unroll
+            for (int before = 1; before < COUNT; before++) Inbox<BLOCKS>::copy(owns[before], owns[before - 1]);
+            inbox.send_part(which, part, owns[COUNT - 1]);
+        }
+    } else {
+        if constexpr (COUNT > 1) {
+            float part[N][4];
+            worker.multiply_part(first, links, part);
+            inbox.send_part(0, part, owns[0]);
+        }
+        float part[N][4];
+        worker.multiply_part(first + COUNT - 1, links, part);
+        inbox.send_part(COUNT - 1, part, owns[COUNT - 1]);
+    }
+}
 
 // Tile: 64 weights, the inner index, times 96 rows. Grid: tiles, `BLOCKS` for each.
 template <int FORMAT, int BLOCKS>
@@ -131,37 +161,48 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
     }
     float* scales = row_scales + warp * ROWS;
     Finisher<FORMAT, Inbox::BANDS, true> finisher(call, scales, first_row, rows, first_band + warp * 2);
-    wait_for_previous();
-    for (int turn = 0; !HAS_SENDER && is_sender && turn < ahead; turn++) {
-        if (sends) send_values(turn, turn);
-    }
-    __syncwarp();
-    // On their way while the products are made, or, of two blocks, while sums are: a share of a half leaves fewer registers.
-    if (BLOCKS > 2) finisher.expect_residuals();
-    float own_scales[EACH];
+    // The sums of the own share of the rows, once the kernel before is done.
+    auto bring_sums = [&](typename Inbox::Own& sums) {
+        wait_for_previous();
+        for (int turn = 0; !HAS_SENDER && is_sender && turn < ahead; turn++) {
+            if (sends) send_values(turn, turn);
+        }
+        __syncwarp();
+        // On their way while the products are made, or, of two blocks, while sums are: a share of a half leaves fewer registers.
+        if (BLOCKS > 2) finisher.expect_residuals();
+        float own_scales[EACH];
 #pragma unroll
-    for (int index = 0; index < EACH; index++) {
-        int row = lane + index * 32;
-        own_scales[index] = row < rows ? scale_at(call, first_row + row) : 0.0f;
-    }
-    SplitWorker<FORMAT, BLOCKS, decltype(refill)> worker(ring, full, refill);
-    typename Inbox::Own before, sums;
-    float last[N][4];
-    if (turns > 0) worker.begin(turns);
-    if constexpr (OWN_PARTS > 1) {
-        float part[N][4];
-        worker.multiply_part(rank * OWN_PARTS, call.links, part);
-        inbox.send_share(0, part, before);
-    }
-    worker.multiply_part(rank * OWN_PARTS + OWN_PARTS - 1, call.links, last);
-    if (BLOCKS == 2) finisher.expect_residuals();
-    inbox.exchange(before, last, sums);
+        for (int index = 0; index < EACH; index++) {
+            int row = lane + index * 32;
+            own_scales[index] = row < rows ? scale_at(call, first_row + row) : 0.0f;
+        }
+        SplitWorker<FORMAT, BLOCKS, decltype(refill)> worker(ring, full, refill);
+        typename Inbox::Own owns[OWN_PARTS];
+        if (turns > 0) worker.begin(turns);
+        multiply_parts<FORMAT>(worker, inbox, call.links, owns);
+        if (BLOCKS == 2) finisher.expect_residuals();
+        inbox.wait();
+        inbox.gather(owns, sums);
 #pragma unroll
-    for (int index = 0; index < EACH; index++) {
-        if (lane + index * 32 < rows) scales[lane + index * 32] = own_scales[index];
+        for (int index = 0; index < EACH; index++) {
+            if (lane + index * 32 < rows) scales[lane + index * 32] = own_scales[index];
+        }
+        __syncwarp();
+    };
+    typename Inbox::Own sums = {};
+    if constexpr (HAS_SENDER) {
+        // The end is gone through twice where there is much else between, first for no rows: its instructions, which take long
+        // to come, are there then.
+#pragma unroll 1
+        for (int pass = !call.gated && turns > 2 * STAGES ? 0 : 1; pass < 2; pass++) {
+            finisher.rows = pass == 0 ? 0 : rows;
+            if (pass == 1) bring_sums(sums);
+            finisher.finish(sums);
+        }
+    } else {
+        bring_sums(sums);
+        finisher.finish(sums);
     }
-    __syncwarp();
-    finisher.finish(sums);
 }
 #endif
 

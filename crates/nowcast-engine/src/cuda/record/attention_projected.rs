@@ -70,7 +70,7 @@ impl Recorder<'_> {
         };
         // All blocks of a cluster would wait for two that share a multiprocessor. Narrow weights leave room for a block of the
         // gated product behind instead, which would be missed more.
-        let lone = self.weights.machine.lone_shared_bytes();
+        let lone = self.weights.machine.spread_shared_bytes(1);
         let shared_bytes = if matrix.format == Format::Split { shared_bytes.max(lone) } else { shared_bytes };
         let shape = Shape { grid: [heads * HEAD_BANDS, 1, 1], threads: STREAM_THREADS, shared_bytes };
         self.launch("Linear and AttendContext", Kernel::ProjectAndAttend(matrix.format), shape, argument)?;

@@ -185,11 +185,11 @@ impl PathKernel {
         }
         let is_narrow = is_narrow(weights, uses, queries.query, queries.output);
         // As the constructor of `PathAttention` in attention_paths.cuh divides it: results with two numbers each, a row's
-        // scale and what is put by; queries; chunks, of f32 without values, and their barriers.
+        // scale and what is put by; queries; barriers; chunks, of f32 without values.
         let row_bytes = SLOTS * HALVES * (GROUP + 2) * size_of::<f32>() + 12;
         let tile_bytes = TILE_ROWS * row_bytes + CHUNK_STEPS * parts(is_narrow) * STEP_BYTES;
         let staged_bytes = scale_bytes(1) + if is_narrow { 2 } else { 1 } * side_bytes(1, is_narrow);
-        let shared_bytes = |stages: usize| stages * SLOTS * (staged_bytes + 8) + tile_bytes;
+        let shared_bytes = |stages: usize| stages * SLOTS * staged_bytes + MOST_STAGES * SLOTS * 8 + tile_bytes;
         let mut stages = cache.capacity().div_ceil(CHUNK * SLOTS).min(MOST_STAGES);
         while stages > 1 && shared_bytes(stages) > weights.machine.most_shared_bytes() {
             stages -= 1;

@@ -193,12 +193,15 @@ impl Recorder<'_> {
         }
         let machine = &self.weights.machine;
         let (mut blocks, mut shared_bytes) = (tile.blocks(most, columns), shared_bytes);
-        if tile.sharers.is_none() {
+        match tile.sharers {
             // Each does one tile after the other.
-            blocks = blocks.min(machine.multiprocessors());
-        } else if (machine.multiprocessors() / 2..=machine.multiprocessors()).contains(&blocks) {
-            // Two would share the multiprocessor that the kernel before leaves first, and other ones would idle.
-            shared_bytes = shared_bytes.max(machine.lone_shared_bytes());
+            None => blocks = blocks.min(machine.multiprocessors()),
+            // Two would share the multiprocessor that the kernel before leaves first, and other ones would idle. Where not
+            // all clusters find room, the last would run behind the others.
+            Some(sharers) if blocks >= machine.multiprocessors() / 2 && blocks / sharers < machine.lone_clusters(sharers) => {
+                shared_bytes = shared_bytes.max(machine.spread_shared_bytes(1));
+            }
+            Some(_) => {}
         }
         let shape = Shape { grid: [blocks, 1, 1], threads, shared_bytes };
         let ring = self.ring_argument(product, tile)?;

@@ -157,7 +157,11 @@ impl Recorder<'_> {
             threads: SAMPLING_THREADS,
             shared_bytes: vocabulary * (2 * size_of::<f64>() + size_of::<u32>()),
         };
-        let weigh = shape(self.most(op.logits.rows)?);
+        let mut weigh = shape(self.most(op.logits.rows)?);
+        // They begin where the product before leaves room, and would crowd there.
+        let machine = &self.weights.machine;
+        let spread = machine.spread_shared_bytes(weigh.grid[0].div_ceil(machine.multiprocessors()).max(1));
+        weigh.shared_bytes = weigh.shared_bytes.max(spread.min(machine.most_shared_bytes()));
         self.launch("SampleToken", Kernel::WeighTokens, weigh, argument.clone())?;
         if !op.shared {
             return Ok(());
