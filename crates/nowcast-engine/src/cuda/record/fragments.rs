@@ -193,12 +193,13 @@ impl Recorder<'_> {
         }
         let machine = &self.weights.machine;
         let (mut blocks, mut shared_bytes) = (tile.blocks(most, columns), shared_bytes);
+        let multiprocessors = machine.multiprocessors();
         match tile.sharers {
             // Each does one tile after the other.
-            None => blocks = blocks.min(machine.multiprocessors()),
+            None => blocks = blocks.min(multiprocessors),
             // Two would share the multiprocessor that the kernel before leaves first, and other ones would idle. Where not
             // all clusters find room, the last would run behind the others.
-            Some(sharers) if blocks >= machine.multiprocessors() / 2 && blocks / sharers < machine.lone_clusters(sharers) => {
+            Some(sharers) if blocks >= multiprocessors / 2 && blocks / sharers < machine.lone_clusters(sharers) => {
                 shared_bytes = shared_bytes.max(machine.spread_shared_bytes(1));
             }
             Some(_) => {}
