@@ -54,8 +54,8 @@ __device__ __forceinline__ void multiply_parts(Worker& worker, const Inbox<BLOCK
                                                typename Inbox<BLOCKS>::Own (&owns)[COUNT]) {
     const int N = SPLIT_ROW_BANDS;
     int first = inbox.rank * COUNT;
+    // One copy of the instructions, which take long to come; the chains of other formats are slower in a loop.
     if constexpr (FORMAT == SPLIT) {
-        // One copy of the instructions, which take long to come.
 #pragma unroll
         for (int which = 0; which < COUNT; which++) Inbox<BLOCKS>::clear(owns[which]);
 #pragma unroll 1

@@ -179,6 +179,18 @@ __device__ inline float sum_in_halves(float value) {
     return value;
 }
 
+// The sum of all lanes up to each one.
+template <typename Value>
+__device__ __forceinline__ Value sum_up_to_lane(Value sum) {
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+        Value before = __shfl_up_sync(0xffffffffu, sum, distance);
+        if (lane >= distance) sum += before;
+    }
+    return sum;
+}
+
 __device__ inline float largest_of_warp(float value) {
     for (int half = 16; half > 0; half /= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, half));
     return value;

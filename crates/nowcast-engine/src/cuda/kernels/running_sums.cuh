@@ -29,11 +29,7 @@ __device__ inline void running_sums_together(double* const (&lists)[2], int size
         int index = part * 32 + lane;
 #pragma unroll
         for (int list = 0; list < 2; list++) {
-            double sum = index < size ? lists[list][index] : 0.0;
-            for (int distance = 1; distance < 32; distance *= 2) {
-                double before = __shfl_up_sync(0xffffffffu, sum, distance);
-                if (lane >= distance) sum += before;
-            }
+            double sum = sum_up_to_lane(index < size ? lists[list][index] : 0.0);
             if (index < size) lists[list][index] = sum;
             if (lane == 31) totals[list][part] = sum;
         }
@@ -61,11 +57,7 @@ __device__ inline void running_sums_of_threads(double (&lists)[2][THREAD_POINTS]
     for (int list = 0; list < 2; list++) {
 #pragma unroll
         for (int point = 1; point < THREAD_POINTS; point++) lists[list][point] += lists[list][point - 1];
-        double sum = lists[list][THREAD_POINTS - 1];
-        for (int distance = 1; distance < 32; distance *= 2) {
-            double other = __shfl_up_sync(0xffffffffu, sum, distance);
-            if (lane >= distance) sum += other;
-        }
+        double sum = sum_up_to_lane(lists[list][THREAD_POINTS - 1]);
         before[list] = __shfl_up_sync(0xffffffffu, sum, 1);
         if (lane == 31) totals[list][warp] = sum;
     }

@@ -119,13 +119,8 @@ struct SampleToken {
 
 // The sum of the values of all threads before this one, and of all threads, in some order; a barrier follows.
 __device__ inline double sum_before(double value, double* total, double* sums) {
-    double sum = value;
+    double sum = sum_up_to_lane(value);
     int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-        double other = __shfl_up_sync(0xffffffffu, sum, distance);
-        if (lane >= distance) sum += other;
-    }
     if (lane == 31) sums[threadIdx.x / 32] = sum;
     double before = __shfl_up_sync(0xffffffffu, sum, 1);
     before = lane == 0 ? 0.0 : before;

@@ -64,11 +64,7 @@ __device__ inline void find_digit(u32 above, u32 wanted, BorderShare* share) {
         sum += four.x + four.y + four.z + four.w;
     }
     u32 before = above - sum;
-#pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-        u32 other = __shfl_up_sync(0xffffffffu, sum, distance);
-        if (lane >= distance) sum += other;
-    }
+    sum = sum_up_to_lane(sum);
     if (lane == 31) share->warps[warp] = sum;
     __syncthreads();
     before += sum;

@@ -167,15 +167,9 @@ KERNEL(scale_step, ScaleStep, CHUNK) {
 
 // As `running_sums_together`, for one list by one warp whose lanes have every 32nd value.
 __device__ __forceinline__ void running_sums_of_warp(double (&values)[LANE_POINTS], double start) {
-    int lane = threadIdx.x % 32;
 #pragma unroll
     for (int point = 0; point < LANE_POINTS; point++) {
-        double sum = values[point];
-#pragma unroll
-        for (int distance = 1; distance < 32; distance *= 2) {
-            double before = __shfl_up_sync(0xffffffffu, sum, distance);
-            if (lane >= distance) sum += before;
-        }
+        double sum = sum_up_to_lane(values[point]);
         values[point] = sum + start;
         start += __shfl_sync(0xffffffffu, sum, 31);
     }

@@ -197,8 +197,8 @@ impl Recorder<'_> {
         match tile.sharers {
             // Each does one tile after the other.
             None => blocks = blocks.min(multiprocessors),
-            // Two would share the multiprocessor that the kernel before leaves first, and other ones would idle. Where not
-            // all clusters find room, the last would run behind the others.
+            // Two would share the multiprocessor that the kernel before leaves first, and other ones would idle. Where the GPU
+            // has room for no cluster more, the last would wait for the others.
             Some(sharers) if blocks >= multiprocessors / 2 && blocks / sharers < machine.lone_clusters(sharers) => {
                 shared_bytes = shared_bytes.max(machine.spread_shared_bytes(1));
             }
