@@ -145,9 +145,8 @@ fn failure(what: &str, error: DriverError) -> Error {
     }
 }
 
-/// Kernels whose blocks form clusters of two and of four, and their threads.
+/// Kernels whose blocks form clusters of two and of four.
 const CLUSTERED: [(Kernel, u32); 2] = [(Kernel::SplitRing2(Format::Brain), 2), (Kernel::SplitRing4(Format::Brain), 4)];
-const CLUSTERED_THREADS: u32 = 128;
 
 struct Gpu {
     description: String,
@@ -226,7 +225,8 @@ impl Gpu {
             gridDimX: blocks,
             gridDimY: 1,
             gridDimZ: 1,
-            blockDimX: CLUSTERED_THREADS,
+            // Any that fit: shared memory keeps a second block out.
+            blockDimX: 128,
             blockDimY: 1,
             blockDimZ: 1,
             sharedMemBytes: self.spread_shared_bytes(1) as u32,

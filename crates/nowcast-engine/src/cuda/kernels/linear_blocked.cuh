@@ -55,6 +55,7 @@ __device__ __forceinline__ void cut_rows(const RowFragments& call) {
             }
             store_if(is_wanted, call.row_scale + first + threadIdx.x, scale);
         }
+        // Nobody writes anew what others still read.
         if (!is_wanted) __syncthreads();
     }
 }

@@ -31,7 +31,7 @@ const MOST_CONTEXTS: usize = 24;
 const SLOTS: usize = 4;
 const HALVES: usize = 2;
 const PATH_THREADS: usize = 32 * SLOTS * HALVES;
-/// Rounds of chunks in shared memory at most.
+/// Rounds of chunks in shared memory at most, as in attention_paths.cuh.
 const MOST_STAGES: usize = 2;
 
 /// Contexts of one shape, cut by one launch, and where their operands lie in the plan's block.
@@ -189,7 +189,8 @@ impl PathKernel {
         let row_bytes = SLOTS * HALVES * (GROUP + 2) * size_of::<f32>() + 12;
         let tile_bytes = TILE_ROWS * row_bytes + CHUNK_STEPS * parts(is_narrow) * STEP_BYTES;
         let staged_bytes = scale_bytes(1) + if is_narrow { 2 } else { 1 } * side_bytes(1, is_narrow);
-        let shared_bytes = |stages: usize| stages * SLOTS * staged_bytes + MOST_STAGES * SLOTS * 8 + tile_bytes;
+        let fixed_bytes = tile_bytes + MOST_STAGES * SLOTS * size_of::<u64>();
+        let shared_bytes = |stages: usize| stages * SLOTS * staged_bytes + fixed_bytes;
         let mut stages = cache.capacity().div_ceil(CHUNK * SLOTS).min(MOST_STAGES);
         while stages > 1 && shared_bytes(stages) > weights.machine.most_shared_bytes() {
             stages -= 1;
