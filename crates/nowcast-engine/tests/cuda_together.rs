@@ -297,3 +297,81 @@ fn attention_cuts_rows_for_the_product_behind() {
         }
     }
 }
+
+/// So many rows that they are cut.
+const MANY: Live = Live { batch: 1, context: 1, samples: 40 };
+const WIDTH: usize = 288;
+
+/// A product of rows, perhaps behind another of them that goes into a cache, and behind a sum that changes them.
+fn rows_of_two(device: &dyn Device, dtype: Dtype, is_second: bool, changes: bool) -> (Vec<Vec<u64>>, u64) {
+    let mut list = WeightList::default();
+    let [of_cache, of_rows] = [2 * WIDTH, 300].map(|outputs| list.linear(product(outputs, WIDTH, dtype)));
+    let mut plan = PlanBuilder::new(MANY, true);
+    let (series, context) = (Rows::batch(), Rows::fixed(1).times_context(0));
+    let shape = CacheShape { series, heads: 2, head_dim: WIDTH / 2, context, steps: 1 };
+    let cache = LayerCache::new(&mut plan, shape);
+    let [rows, more] = [(); 2].map(|()| plan.input(Element::F32, series.times_samples(), WIDTH));
+    plan.begin_decode();
+    if is_second {
+        let input = plan.linear(of_cache, rows);
+        plan.push(Operation::AppendCache(operation::AppendCache {
+            rotation: None,
+            input,
+            key_column: 0,
+            value_column: WIDTH,
+            cache,
+            part: CachePart::Suffix { first: 0, tokens: 1 },
+        }));
+    }
+    if changes {
+        plan.push(Operation::Add(operation::Add { left: rows, right: more, output: rows }));
+    }
+    let output = plan.linear(of_rows, rows);
+    plan.keep(output);
+    run(device, (list, plan), MANY, [&[rows, more], &[output]])
+}
+
+/// What changes rows in between has them cut again.
+#[test]
+fn rows_are_cut_once_for_two_products() {
+    for device in devices() {
+        let device = device.with_exact_sums(false);
+        for dtype in [Dtype::F32, Dtype::Tf32, Dtype::Bf16] {
+            // Of the other product the multiplication, the way into the cache, and the cut.
+            for (changes, kernels) in [(false, 2), (true, 3)] {
+                let (alone, few) = rows_of_two(&device, dtype, false, changes);
+                let (second, all) = rows_of_two(&device, dtype, true, changes);
+                same_digits(&device.describe(), &second, &alone);
+                assert_eq!(all - few, kernels, "{}: {dtype:?}, {changes}", device.describe());
+            }
+        }
+    }
+}
+
+/// What the prefill has left cut is gone when a decode runs again.
+#[test]
+fn rows_of_the_prefill_are_cut_again_for_every_decode() {
+    for device in devices() {
+        let device = device.with_exact_sums(false);
+        let mut list = WeightList::default();
+        let [first, second, third] = [(); 3].map(|()| list.linear(product(300, WIDTH, Dtype::F32)));
+        let mut plan = PlanBuilder::new(MANY, true);
+        let [rows, others] = [(); 2].map(|()| plan.input(Element::F32, Rows::batch().times_samples(), WIDTH));
+        let before = plan.linear(first, rows);
+        plan.begin_decode();
+        let [output, after] = [(second, rows), (third, others)].map(|(weight, rows)| plan.linear(weight, rows));
+        [before, output, after].into_iter().for_each(|tensor| plan.keep(tensor));
+        let mut executable = passes::prepare(&device, list, plan);
+        for (salt, tensor) in [rows, others].into_iter().enumerate() {
+            let values: Vec<f32> = (0..MANY.samples * WIDTH).map(|at| scattered(at, salt)).collect();
+            executable.write(tensor, &values);
+        }
+        passes::run(&mut *executable, MANY);
+        let [once, again] = [(); 2].map(|()| {
+            let values = bits(&passes::read(&mut *executable, output, MANY));
+            passes::decode(&mut *executable, MANY);
+            values
+        });
+        same_digits(&device.describe(), &[again], &[once]);
+    }
+}

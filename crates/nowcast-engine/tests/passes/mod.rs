@@ -15,9 +15,18 @@ pub(crate) fn prepare(device: &dyn Device, list: WeightList<'static>, plan: Plan
 
 /// Both passes, which draw nothing.
 pub(crate) fn run(executable: &mut dyn Executable, live: Live) {
-    let launch = Launch { live, seed: 0, first_sample: 0, token_sampling: TokenSampling::default() };
-    executable.run(Section::Prefill, &launch).unwrap();
-    executable.run(Section::Decode, &launch).unwrap();
+    executable.run(Section::Prefill, &launch(live)).unwrap();
+    executable.run(Section::Decode, &launch(live)).unwrap();
+}
+
+/// The second once more.
+#[allow(dead_code, reason = "not all tests repeat it")]
+pub(crate) fn decode(executable: &mut dyn Executable, live: Live) {
+    executable.run(Section::Decode, &launch(live)).unwrap();
+}
+
+fn launch(live: Live) -> Launch {
+    Launch { live, seed: 0, first_sample: 0, token_sampling: TokenSampling::default() }
 }
 
 /// What live rows of a tensor are.

@@ -117,16 +117,22 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
     if (first_row_band * BAND >= all_rows) return wait_for_previous();
     arrive_in_cluster();
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const bool HAS_SENDER = FORMAT == SPLIT;
+    // Weights of f16 pairs sweep own keys, contexts and instructions out of the L2 cache; more tiles of rows would ask twice.
+    bool passes = HAS_SENDER && all_rows <= 2 * N * BAND;
     auto send_weights = [&](int stage, int turn) {
         expect_bytes(full + stage, BANDS * BAND_SIZE * 16);
         uint4* to = ring + stage * BANDS * BAND_SIZE;
-        send_box(to, ring_call.weights, start * LINK_WORDS + turn * BAND_SIZE * 4, first_band, full + stage);
+        if constexpr (HAS_SENDER) {
+            send_box(to, ring_call.weights, start * LINK_WORDS + turn * BAND_SIZE * 4, first_band, full + stage, passes);
+        } else {
+            send_box(to, ring_call.weights, start * LINK_WORDS + turn * BAND_SIZE * 4, first_band, full + stage);
+        }
     };
     auto send_values = [&](int stage, int turn) {
         uint4* to = ring + (stage * BANDS + SPLIT_WEIGHT_BANDS) * BAND_SIZE;
         send_box(to, ring_call.values, start * LINK_WORDS + turn * BAND_SIZE * 4, first_row_band, full + stage);
     };
-    const bool HAS_SENDER = FORMAT == SPLIT;
     bool is_sender = warp == (HAS_SENDER ? WARPS : 0), sends = sends_for_warp();
     RingPlace<STAGES> next;
     int sent = ahead;

@@ -71,6 +71,17 @@ __device__ __forceinline__ void send_box(void* to, const Map& map, int word, int
         : "memory");
 }
 
+// The same; what `passes` leaves the L2 cache first, since nobody asks for it again before all else has come through.
+__device__ __forceinline__ void send_box(void* to, const Map& map, int word, int row, u64* barrier, bool passes) {
+    // As `createpolicy.fractional` makes them for all bytes: evict_first and evict_normal.
+    u64 policy = passes ? 0x12f0000000000000 : 0x1000000000000000;
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(
+            shared_address(to)),
+        "l"(&map), "r"(word), "r"(row), "r"(shared_address(barrier)), "l"(policy)
+        : "memory");
+}
+
 // Bytes on their way, a multiple of sixteen.
 __device__ __forceinline__ void send_bytes(void* to, const void* from, u32 bytes, u64* barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(to)),

@@ -142,23 +142,23 @@ struct AppendedPair {
     }
 };
 
-// A path's own tokens. A warp takes a head of one row.
+// A path's own tokens. A warp takes some pairs of a head of one row. Grid: heads of rows, pieces of 32 pairs.
 KERNEL_AHEAD(append_own, AppendCache, 32 * OWN_WARPS, 1) {
     int unit = blockIdx.x * OWN_WARPS + threadIdx.x / 32, head = unit % call.heads, row = unit / call.heads;
+    int index = blockIdx.y * 32 + threadIdx.x % 32;
     if (row >= count(call.rows, call.live)) return wait_for_previous();
     int tokens = count(call.tokens, call.live), sequence = row / tokens, token = row % tokens;
     i64 room = (((i64)sequence * call.heads + head) * call.capacity + call.first + token) * call.head_dim;
     known_now(head), known_now(token), known_now(room);
     wait_for_previous();
-    for (int index = threadIdx.x % 32; index < call.head_dim / 2; index += 32) {
-        AppendedPair pair(call, row, token, head, index);
-        if (call.packs_own) pair.key = packed_own(pair.key, pair.value);
-        call.keys[room + pair.first] = pair.key.x;
-        call.keys[room + pair.second] = pair.key.y;
-        if (call.packs_own) continue;
-        call.values[room + pair.first] = pair.value.x;
-        call.values[room + pair.second] = pair.value.y;
-    }
+    if (index >= call.head_dim / 2) return;
+    AppendedPair pair(call, row, token, head, index);
+    if (call.packs_own) pair.key = packed_own(pair.key, pair.value);
+    call.keys[room + pair.first] = pair.key.x;
+    call.keys[room + pair.second] = pair.key.y;
+    if (call.packs_own) return;
+    call.values[room + pair.first] = pair.value.x;
+    call.values[room + pair.second] = pair.value.y;
 }
 
 // A context's tokens; its keys lie transposed. Grid: some tokens of one series, heads, series.

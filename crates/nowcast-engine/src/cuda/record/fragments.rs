@@ -8,6 +8,7 @@ use crate::cuda::machine::{Boxes, Map};
 use crate::cuda::weights::{BAND, DeviceLinear, Format, Fragments, LINK};
 use crate::error::{Error, Result};
 use crate::operation::Linear;
+use crate::plan::Tensor;
 
 argument! {
     /// `Product` in fragments.cuh.
@@ -41,6 +42,25 @@ pub(super) struct Blocked {
     /// Rows and columns at full capacity.
     most: usize,
     columns: usize,
+}
+
+/// Rows that were cut for a product without a norm, as the next product of the same tensor may take them.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct CutRows {
+    tensor: Tensor,
+    format: Format,
+    /// Whether for warpgroups.
+    grouped: bool,
+    /// Bits of what they are multiplied by.
+    factor: u32,
+}
+
+impl CutRows {
+    fn of(op: &Linear, product: &Blocked, tile: &Tile) -> Option<Self> {
+        let factor = product.argument.row_factor.to_bits();
+        let rows = Self { tensor: op.input, format: product.format, grouped: tile.grouped, factor };
+        op.norm_epsilon.is_none().then_some(rows)
+    }
 }
 
 const NAME: &str = "Linear";
@@ -138,7 +158,13 @@ impl Recorder<'_> {
         }
         let product = self.blocked(op, weight, matrix, most)?;
         let tile = self.tile(&product, "", |recorder, product, tile| recorder.cut(product, tile))?;
-        self.cut(&product, tile)?;
+        let rows = CutRows::of(op, &product, tile);
+        let [before, after] = &mut self.cut_rows;
+        let are_cut = rows.is_some() && *before == rows;
+        *after = rows;
+        if !are_cut {
+            self.cut(&product, tile)?;
+        }
         self.multiply(&product, tile)
     }
 

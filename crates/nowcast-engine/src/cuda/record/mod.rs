@@ -42,6 +42,7 @@ use crate::extent::Rows;
 use crate::operation::{AppendCache, Linear, Operation};
 use crate::plan::{Placement, Plan, Section, Tensor};
 use crate::rotary::Rotary;
+use fragments::CutRows;
 use reach::Reaches;
 
 /// Launches of a plan.
@@ -81,6 +82,7 @@ pub(super) fn record(
         normed_fragments: arena + layout.normed_fragments as u64,
         bare_fragments: arena + layout.bare_fragments as u64,
         operands: None,
+        cut_rows: [None, None],
         reaches: Reaches::default(),
         rotaries: layout.rotaries,
         cut_contexts: layout.cut_contexts,
@@ -95,6 +97,8 @@ pub(super) fn record(
     let mut record = |section: Section| -> Result<(Vec<KernelLaunch>, Vec<usize>)> {
         let operations = plan.operations(section);
         let (mut place, mut places) = (0, Vec::new());
+        // A decode may run again, when others have taken their place.
+        recorder.cut_rows = [None, None];
         while let Some(operation) = operations.get(place) {
             let following = &operations[place + 1..];
             recorder.next = recorder.weights_of_next(following);
@@ -110,6 +114,7 @@ pub(super) fn record(
                 Operation::SampleMixture(op) => recorder.sample(op, following)?,
                 _ => recorder.operation(operation).map(|()| 1)?,
             };
+            recorder.pass_cut_rows(operation);
             places.resize(recorder.launches.len(), place);
             place += performed;
         }
@@ -148,6 +153,8 @@ struct Recorder<'a> {
     bare_fragments: u64,
     /// The tensor of few rows that the launch before has left there, for the product behind.
     operands: Option<usize>,
+    /// Rows that the product before has left cut, and those that this one leaves.
+    cut_rows: [Option<CutRows>; 2],
     reaches: Reaches,
     constants: u64,
     rotaries: Vec<Rotary>,
@@ -236,6 +243,14 @@ impl Recorder<'_> {
             return Ok(2 + self.attend_newest(append, attend, &following[2..])?);
         }
         self.append_cache(append, Some(queries)).map(|()| 2)
+    }
+
+    /// What a product leaves cut stays so while operations only take tensors into a cache.
+    fn pass_cut_rows(&mut self, operation: &Operation) {
+        let only_reads = matches!(operation, Operation::AppendCache(append) if append.rotation.is_none());
+        if !only_reads {
+            self.cut_rows[0] = self.cut_rows[1].take();
+        }
     }
 
     /// Whether nobody touches a tensor of the prefill from the following operations on.

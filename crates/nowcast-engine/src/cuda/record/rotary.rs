@@ -135,7 +135,8 @@ impl Recorder<'_> {
             }
             CachePart::Suffix { .. } => {
                 let warps = self.most(op.input.rows)? * shape.heads;
-                (Kernel::AppendOwn, Shape::flat(warps * 32, 32 * OWN_WARPS))
+                let grid = [warps.div_ceil(OWN_WARPS), (shape.head_dim / 2).div_ceil(32), 1];
+                (Kernel::AppendOwn, Shape { grid, threads: 32 * OWN_WARPS, shared_bytes: 0 })
             }
         };
         self.launch("AppendCache", kernel, shape, argument)

@@ -315,6 +315,10 @@ inline void send_box(void* to, const Map& map, int word, int row, unsigned long 
     phase->bytes -= (int)(map.words[3] * map.words[4] * 4);
     shim::end_phase(phase);
 }
+template <typename Map>
+inline void send_box(void* to, const Map& map, int word, int row, unsigned long long* barrier, bool) {
+    send_box(to, map, word, row, barrier);
+}
 inline void send_bytes(void* to, const void* from, unsigned bytes, unsigned long long* barrier) {
     memcpy(to, from, bytes);
     shim::Phase* phase = reinterpret_cast<shim::Phase*>(barrier);
