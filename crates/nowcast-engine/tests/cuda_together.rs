@@ -348,6 +348,29 @@ fn rows_are_cut_once_for_two_products() {
     }
 }
 
+/// The same values in rows of another width.
+#[test]
+fn rows_of_another_shape_are_cut_again() {
+    for device in devices() {
+        let device = device.with_exact_sums(false);
+        let [alone, second] = [false, true].map(|is_second| {
+            let mut list = WeightList::default();
+            let [narrow, wide] = [WIDTH, 2 * WIDTH].map(|inputs| list.linear(product(300, inputs, Dtype::F32)));
+            let mut plan = PlanBuilder::new(MANY, true);
+            let rows = plan.input(Element::F32, Rows::batch().times_samples(), WIDTH);
+            if is_second {
+                let output = plan.linear(narrow, rows);
+                plan.keep(output);
+            }
+            let output = plan.linear(wide, rows.reshaped(Rows::fixed(MANY.samples / 2), 2 * WIDTH));
+            plan.keep(output);
+            plan.begin_decode();
+            run(&device, (list, plan), MANY, [&[rows], &[output]]).0
+        });
+        same_digits(&device.describe(), &second, &alone);
+    }
+}
+
 /// What the prefill has left cut is gone when a decode runs again.
 #[test]
 fn rows_of_the_prefill_are_cut_again_for_every_decode() {

@@ -123,10 +123,11 @@ __device__ __forceinline__ void multiply_split_ring(const RingProduct& ring_call
     auto send_weights = [&](int stage, int turn) {
         expect_bytes(full + stage, BANDS * BAND_SIZE * 16);
         uint4* to = ring + stage * BANDS * BAND_SIZE;
+        int word = start * LINK_WORDS + turn * BAND_SIZE * 4;
         if constexpr (HAS_SENDER) {
-            send_box(to, ring_call.weights, start * LINK_WORDS + turn * BAND_SIZE * 4, first_band, full + stage, passes);
+            send_box(to, ring_call.weights, word, first_band, full + stage, passes);
         } else {
-            send_box(to, ring_call.weights, start * LINK_WORDS + turn * BAND_SIZE * 4, first_band, full + stage);
+            send_box(to, ring_call.weights, word, first_band, full + stage);
         }
     };
     auto send_values = [&](int stage, int turn) {
