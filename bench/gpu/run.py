@@ -196,6 +196,17 @@ def refused(options, results):
     print(json.dumps(results["refused"]))
 
 
+def failures(results):
+    """What did not do what it should."""
+    yield from (name for name, summary in results["tests"].items() if not summary.startswith("test result: ok."))
+    yield from (f"goldens in {mode}" for mode, report in results["goldens"].items() if report["failed"] or not report["passed"])
+    for name, same in (("crowded", "same_digits"), ("refused", "same_bytes")):
+        if any(results[name]["exit_codes"]) or not results[name][same]:
+            yield name
+    if results["refused"]["mended"] < results["refused"]["entries"]:
+        yield "mending of the kernels' cache"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nowcast", required=True)
@@ -274,6 +285,8 @@ def main():
             print(mode, workload, {key: value for key, value in answer.items() if key != "runs_ms"}, flush=True)
             save()
     save()
+    if failed := list(failures(results)):
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":
