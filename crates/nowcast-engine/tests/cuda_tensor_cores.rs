@@ -189,10 +189,11 @@ fn blocks_share_out_the_links_of_many_columns() {
 #[test]
 fn rows_cut_for_the_next_product_have_the_same_digits() {
     for dtype in DTYPES {
-        // A ring whose last rows hang over and rings whose links four and two blocks share, as the test of tile.rs says, and
+        // Rings whose last rows hang over and rings whose links four and two blocks share, as the tests of tile.rs say, and
         // rows that weights stream past.
         for (capacity, live, inputs, hidden, outputs) in [
             (200, 197, 144, 2112, 640),
+            (130, 123, 144, 2848, 640),
             (60, 47, 512, 2112, 2144),
             (70, 66, 640, 2144, 2144),
             (8, 8, 144, 2112, 72),

@@ -194,7 +194,8 @@ kernels! {
     "tokens.cu": RepeatRows = "repeat_rows", Embed = "embed", QuantiseBits = "quantise_bits";
     "sampling.cu": WeighTokens = "weigh_tokens", DrawToken = "draw_token";
     "transfer.cu": Transfer = "transfer", SendAnswer = "send_answer";
-    "linear_f32.cu": ClusterHeld = "cluster_held_f32", ClusterHeldOperands = "cluster_held_operands_f32";
+    "linear_f32.cu":
+        ClusterHeld = "cluster_held_f32", ClusterHeldOperands = "cluster_held_operands_f32", Ring64 = "ring_64_f32";
     "linear_tf32.cu": HalfClusterOperands = "cluster_operands_tf32";
     "linear_bf16.cu": ClusterOperands = "cluster_operands_bf16";
     // FRAGMENT_KERNELS in linear_products.cuh.

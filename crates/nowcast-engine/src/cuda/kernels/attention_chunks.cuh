@@ -39,8 +39,15 @@ struct ChunkAttention {
     const float *keys, *values;
     // All chunks of the head.
     const u32* operands;
+    // A warp's share of keys, or of values, of a cut chunk, and its scales: of a lane's four keys; of its components in each
+    // group.
     struct CutKeys {
         Cut of[GROUPS * CHUNK_STEPS][2];
+        float4 scale;
+    };
+    struct CutValues {
+        Cut of[GROUPS][CHUNK_STEPS][2];
+        float4 scales[GROUPS];
     };
 
     __device__ __forceinline__ ChunkAttention(const Attention& attention, float* memory, i64 prefix, int first, int last,
@@ -63,26 +70,50 @@ struct ChunkAttention {
         operands = attention.operands + ((i64)blockIdx.z * call.heads + blockIdx.y) * call.chunks * CHUNK_WORDS(FORMAT, GROUPS);
     }
 
+    // A sharer behind the last chunk looks at that one, in vain.
     __device__ __forceinline__ const u32* cut_chunk() const {
-        return operands + (i64)(start / CHUNK) * CHUNK_WORDS(FORMAT, GROUPS);
+        return operands + (i64)((start < end ? start : end - 1) / CHUNK) * CHUNK_WORDS(FORMAT, GROUPS);
     }
     // Values of this warp's components of a group.
     __device__ __forceinline__ const u32* cut_values(int group) const {
         return cut_chunk() + SCALE_WORDS(GROUPS) + SIDE_WORDS(FORMAT, GROUPS) + (group * CHUNK_WARPS + warp) * SHARE_WORDS(FORMAT);
     }
 
-    // This warp's keys on their way, and its values as far as the L2 cache.
-    __device__ __forceinline__ void load_cut_keys(CutKeys* cut) const {
-        if (start >= end) return;
+    // The scales of keys, then of components.
+    __device__ __forceinline__ const float* cut_scales() const {
+        return reinterpret_cast<const float*>(cut_chunk());
+    }
+
+    // This warp's keys on their way, and its values as far as the L2 cache. What is loaded in branches would keep its
+    // registers from round to round: behind the head's end comes what stands before it, once more.
+    __device__ __forceinline__ CutKeys load_cut_keys() const {
+        CutKeys cut;
         const u32* share = cut_chunk() + SCALE_WORDS(GROUPS) + warp * GROUPS * SHARE_WORDS(FORMAT);
 #pragma unroll
         for (int step = 0; step < GROUPS * CHUNK_STEPS; step++) {
-            if (step < links * STEPS) load_cut<FORMAT>(share + step * STEP_WORDS(FORMAT), cut->of[step]);
+            load_cut<FORMAT>(share + (step < links * STEPS ? step : 0) * STEP_WORDS(FORMAT), cut.of[step]);
         }
+        cut.scale = four_at(cut_scales() + warp * SHARE + quarter * 4);
 #pragma unroll
         for (int group = 0; group < GROUPS; group++) {
             if (lane * 32 < SHARE_WORDS(FORMAT)) expect(cut_values(group) + lane * 32);
         }
+        return cut;
+    }
+
+    // This warp's values of all groups on their way, in the registers where keys were.
+    __device__ __forceinline__ CutValues load_cut_values() const {
+        CutValues cut;
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            int inside = group * GROUP < head_dim ? group : 0;
+#pragma unroll
+            for (int step = 0; step < CHUNK_STEPS; step++) {
+                load_cut<FORMAT>(cut_values(inside) + step * STEP_WORDS(FORMAT), cut.of[group][step]);
+            }
+            cut.scales[group] = four_at(cut_scales() + CHUNK + inside * GROUP + warp * SHARE + quarter * 4);
+        }
+        return cut;
     }
 
     __device__ __forceinline__ u32* query_step(int tile, int step) const {
@@ -93,30 +124,30 @@ struct ChunkAttention {
         return exponents + (tile * CHUNK_STEPS + step) * STEP_WORDS(FORMAT);
     }
 
-    // Cuts the rows of the block, of which so many are live. A warp takes bands in turn.
+    // Cuts the rows of the block, of which so many are live: sixteen threads each.
     __device__ __forceinline__ void cut_queries(i64 first_row, int head, int rows) const {
-        for (int band = threadIdx.x / 32; band < 2 * TILES; band += THREADS / 32) {
-            int row = band * BAND + place;
+        int among = threadIdx.x % LANES;
+#pragma unroll 1
+        for (int row = threadIdx.x / LANES; row < ROWS; row += THREADS / LANES) {
             const float* from = query_at(call, first_row + row, head, head_dim);
-            float4 four[GROUPS * 4];
+            float4 four[GROUPS];
             float top = 0.0f;
 #pragma unroll
-            for (int step = 0; step < GROUPS * 4; step++) {
-                int component = step * 16 + quarter * 4;
-                four[step] = row < rows && component < head_dim ? four_at(from + component) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            for (int group = 0; group < GROUPS; group++) {
+                int component = group * GROUP + among * 4;
+                four[group] = row < rows && component < head_dim ? four_at(from + component) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
             }
 #pragma unroll
-            for (int step = 0; step < GROUPS * 4; step++) {
-                top = fmaxf(top, largest_magnitude(four[step]));
-            }
-            top = largest_of_quarters(top);
+            for (int group = 0; group < GROUPS; group++) top = fmaxf(top, largest_magnitude(four[group]));
+            top = largest_of_row(top);
             float factor = factor_for(top);
-            if (quarter == 0) query_scales[row] = scale_for(top);
+            if (among == 0) query_scales[row] = scale_for(top);
 #pragma unroll
-            for (int step = 0; step < GROUPS * 4; step++) {
+            for (int group = 0; group < GROUPS; group++) {
+                int step = group * CHUNK_STEPS + among / 4;
                 if (step >= links * STEPS) break;
-                Cut cut = cut_four<FORMAT>(four[step].x, four[step].y, four[step].z, four[step].w, factor);
-                u32* to = query_step(band / 2, step) + lane * 4 + band % 2;
+                Cut cut = cut_four<FORMAT>(four[group].x, four[group].y, four[group].z, four[group].w, factor);
+                u32* to = query_step(row / TILE_ROWS, step) + (row % BAND * 4 + among % 4) * 4 + row / BAND % 2;
                 to[0] = cut.near.x, to[2] = cut.near.y;
                 if (FORMAT == SPLIT) to[128] = cut.rest.x, to[130] = cut.rest.y;
             }
@@ -151,7 +182,7 @@ struct ChunkAttention {
                 add_link<FORMAT>(query_step(tile, link * STEPS), columns, link == 0, scores[tile]);
             }
         }
-        scale_scores(four_at(reinterpret_cast<const float*>(cut_chunk()) + warp * SHARE + quarter * 4), scores);
+        scale_scores(cut.scale, scores);
     }
 
     // Scores of this warp's keys: of each tile both columns' four sums, scaled.
@@ -246,26 +277,21 @@ struct ChunkAttention {
     }
 
     // Values that were cut times exponents.
-    __device__ __forceinline__ void add_cut_values() const {
+    __device__ __forceinline__ void add_cut_values(const CutValues& cut) const {
 #pragma unroll
         for (int group = 0; group < GROUPS; group++) {
             if (group * GROUP >= head_dim) break;
-            Cut columns[CHUNK / LINK][STEPS][2];
-#pragma unroll
-            for (int step = 0; step < CHUNK_STEPS; step++) {
-                load_cut<FORMAT>(cut_values(group) + step * STEP_WORDS(FORMAT), columns[step / STEPS][step % STEPS]);
-            }
             float totals[TILES][2][4];
 #pragma unroll
             for (int link = 0; link < CHUNK / LINK; link++) {
                 if (link > 0 && end - start <= LINK) break;
+                const Cut(&columns)[STEPS][2] = reinterpret_cast<const Cut(&)[STEPS][2]>(cut.of[group][link * STEPS]);
 #pragma unroll
                 for (int tile = 0; tile < TILES; tile++) {
-                    add_link<FORMAT>(exponent_step(tile, link * STEPS), columns[link], link == 0, totals[tile]);
+                    add_link<FORMAT>(exponent_step(tile, link * STEPS), columns, link == 0, totals[tile]);
                 }
             }
-            int component = group * GROUP + warp * SHARE + quarter * 4;
-            leave_results(component, four_at(reinterpret_cast<const float*>(cut_chunk()) + CHUNK + component), totals);
+            leave_results(group * GROUP + warp * SHARE + quarter * 4, cut.scales[group], totals);
         }
     }
 
@@ -313,8 +339,10 @@ struct ChunkAttention {
     // One chunk for this sharer: its keys are on their way in `pairs`, or in `cut`. What it comes to is there when all have met.
     __device__ __forceinline__ void go_through(const Window& window, int first, int hidden, ChunkPairs* pairs, const CutKeys& cut) const {
         float scores[TILES][2][4];
+        CutValues values;
         if constexpr (IS_CUT) {
-            if (start < end) score_cut(cut, scores);
+            score_cut(cut, scores);
+            values = load_cut_values();
         } else {
             score(pairs, scores);
             load_values(0, pairs);
@@ -324,7 +352,7 @@ struct ChunkAttention {
         weigh(scores);
         __syncthreads();
         if constexpr (IS_CUT) {
-            if (start < end) add_cut_values();
+            add_cut_values(values);
         } else {
             add_values(pairs);
         }
@@ -350,19 +378,28 @@ struct ChunkAttention {
     // stands behind the head's end is never written out.
     __device__ __forceinline__ void merge_chunks(int row, Answer<GROUPS>* answer) const {
         int component = 4 * (threadIdx.x % LANES);
+        const int ALL = BLOCKS * SHARERS, TOGETHER = ALL < 4 ? ALL : 4;
 #pragma unroll
-        for (int other = 0; other < BLOCKS * SHARERS; other++) {
-            // The first sharer's chunk comes first.
-            if (start + (other - sharer) * CHUNK >= end) break;
-            int block = other / SHARERS, at = other % SHARERS * ROWS + row;
-            Answer<GROUPS> chunk;
-            float4 parts = four_at(of_block(sums + at * CHUNK_WARPS, block));
-            chunk.largest = *of_block(largest + at, block), chunk.sum = (parts.x + parts.y) + (parts.z + parts.w);
+        for (int first = 0; first < ALL; first += TOGETHER) {
+            // The first sharer's chunk comes first. What chunks behind the end left is nobody's.
+            if (start + (first - sharer) * CHUNK >= end) break;
+            Answer<GROUPS> chunks[TOGETHER];
 #pragma unroll
-            for (int group = 0; group < GROUPS; group++) {
-                chunk.value[group] = four_at(of_block(results + at * STRIDE + component + group * GROUP, block));
+            for (int next = 0; next < TOGETHER; next++) {
+                int block = (first + next) / SHARERS, at = (first + next) % SHARERS * ROWS + row;
+                Answer<GROUPS>& chunk = chunks[next];
+                float4 parts = four_at(of_block(sums + at * CHUNK_WARPS, block));
+                chunk.largest = *of_block(largest + at, block), chunk.sum = (parts.x + parts.y) + (parts.z + parts.w);
+#pragma unroll
+                for (int group = 0; group < GROUPS; group++) {
+                    chunk.value[group] = four_at(of_block(results + at * STRIDE + component + group * GROUP, block));
+                }
             }
-            if (chunk.largest > LEAST) merge(answer, chunk);
+#pragma unroll
+            for (int next = 0; next < TOGETHER; next++) {
+                bool is_there = start + (first + next - sharer) * CHUNK < end;
+                if (is_there && chunks[next].largest > LEAST) merge(answer, chunks[next]);
+            }
         }
     }
 

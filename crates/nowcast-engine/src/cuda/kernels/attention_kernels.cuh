@@ -28,7 +28,7 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     Block block(call, memory, prefix, first_chunk, common, window.context);
     typename Block::CutKeys cut;
     // The kernel behind `cut_context` began when that had ended, and this one began later.
-    if (IS_CUT) block.load_cut_keys(&cut);
+    if (IS_CUT) cut = block.load_cut_keys();
     wait_for_previous();
     // Keys, then values, on their way: registers have no room for both.
     ChunkPairs pairs;
@@ -62,7 +62,8 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
         for (int round = first_chunk; round < common; round += Block::ROUND) {
             block.go_through(window, first, hidden, &pairs, cut);
             int next = block.start + Block::ROUND;
-            if (GROUPS == 1 && !IS_CUT && round + Block::ROUND < common) block.load_keys(next, 0, &pairs);
+            bool is_last = round + Block::ROUND >= common;
+            if (GROUPS == 1 && !IS_CUT && !is_last) block.load_keys(next, 0, &pairs);
             block.meet();
 #pragma unroll
             for (int index = 0; index < OWNED; index++) {
@@ -71,7 +72,9 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
             // Nobody overwrites or leaves what others still read.
             if (BLOCKS > 1) block.meet();
             block.start = next;
-            if (IS_CUT) block.load_cut_keys(&cut);
+            if (!IS_CUT) continue;
+            if (is_last) break;
+            cut = block.load_cut_keys();
         }
         if (!is_first) return;
 #pragma unroll

@@ -88,7 +88,7 @@ struct OwnKeys {
     int hidden, end, start, head_dim;
     bool is_packed;
     // Words of both stand among keys until they are asked for.
-    float4 keys[LOADED], values[LOADED];
+    float4 keys[GROUPS][LOADED], values[GROUPS][LOADED];
 
     __device__ __forceinline__ void begin(const Attention& call, const float* asked, int row, int head, int first, bool live) {
         query = asked;
@@ -121,26 +121,25 @@ struct OwnKeys {
         }
     }
 
+    __device__ __forceinline__ void load_all(const float* from, float4 (&loaded)[GROUPS][LOADED]) const {
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) load(from, group, loaded[group]);
+    }
+
     // Keys and values together, if registers allow.
     __device__ __forceinline__ void send(int first) {
         start = first;
-        load(all_keys, 0, keys);
-        if (GROUPS == 1 && !packs()) load(all_values, 0, values);
+        load_all(all_keys, keys);
+        if (GROUPS == 1 && !packs()) load_all(all_values, values);
     }
 
-    __device__ __forceinline__ void unpack_keys() {
-        if (!packs()) return;
+    __device__ __forceinline__ void load_values() {
+        if (!packs()) return load_all(all_values, values);
 #pragma unroll
-        for (int index = 0; index < LOADED; index++) {
-            if (GROUPS == 1) values[index] = packed_value(keys[index]);
-            keys[index] = packed_key(keys[index]);
+        for (int group = 0; group < GROUPS; group++) {
+#pragma unroll
+            for (int index = 0; index < LOADED; index++) values[group][index] = packed_value(keys[group][index]);
         }
-    }
-    __device__ __forceinline__ void load_values(int group) {
-        if (!packs()) return load(all_values, group, values);
-        load(all_keys, group, keys);
-#pragma unroll
-        for (int index = 0; index < LOADED; index++) values[index] = packed_value(keys[index]);
     }
 
     // What one of the keys and its value are (of one group), where they have yet to come into the cache: as it will have them.
@@ -149,29 +148,34 @@ struct OwnKeys {
 #pragma unroll
         for (int index = 0; index < LOADED; index++) {
             if (start + index != which) continue;
-            keys[index] = four_at(key + inside);
-            if (!packs()) values[index] = four_at(value + inside);
+            keys[0][index] = four_at(key + inside);
+            if (!packs()) values[0][index] = four_at(value + inside);
         }
     }
 
     __device__ __forceinline__ void attend(Answer<GROUPS>* chunk) {
         int lane = threadIdx.x % LANES;
         float scores[COUNT];
+        float4 asked[GROUPS];
 #pragma unroll
         for (int index = 0; index < COUNT; index++) scores[index] = 0.0f;
 #pragma unroll
         for (int group = 0; group < GROUPS; group++) {
+            asked[group] = four_at(query + (component(group) < head_dim ? component(group) : 0));
+        }
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
             bool inside = component(group) < head_dim;
-            float4 asked = four_at(query + (inside ? component(group) : 0));
-            if (group > 0) load(all_keys, group, keys);
-            unpack_keys();
+            const float4& four = asked[group];
 #pragma unroll
             for (int index = 0; index < LOADED; index++) {
-                const float4& key = keys[index];
-                float sum = fmaf(asked.x, key.x, fmaf(asked.y, key.y, fmaf(asked.z, key.z, fmaf(asked.w, key.w, scores[index]))));
+                float4 key = packs() ? packed_key(keys[group][index]) : keys[group][index];
+                float sum = fmaf(four.x, key.x, fmaf(four.y, key.y, fmaf(four.z, key.z, fmaf(four.w, key.w, scores[index]))));
                 scores[index] = inside ? sum : scores[index];
             }
         }
+        // In the registers where keys were.
+        if (GROUPS > 1 || packs()) load_values();
         // Halves are added, but a thread goes on with half of the keys each time, until it has one.
 #pragma unroll
         for (int half = LANES / 2, count = COUNT / 2; half > 0; half /= 2, count /= 2) {
@@ -196,11 +200,10 @@ struct OwnKeys {
 #pragma unroll
         for (int group = 0; group < GROUPS; group++) {
             if (component(group) >= head_dim) continue;
-            if (GROUPS > 1) load_values(group);
 #pragma unroll
             for (int index = 0; index < LOADED; index++) {
                 // Nothing times what is not seen may be no number.
-                float4 sum = scaled_sum(values[index], weights[index], chunk->value[group]);
+                float4 sum = scaled_sum(values[group][index], weights[index], chunk->value[group]);
                 if (sees(index)) chunk->value[group] = sum;
             }
         }

@@ -54,42 +54,44 @@ __device__ __forceinline__ void cut_share(const ChunkPairs& pairs, const float2&
     }
 }
 
-// Grid: chunks, heads, most series of every context. Four warps share a chunk, as in attention_chunks.cuh.
+// Grid: chunks, for each its keys and then every group of its values; heads; most series of every context. Four warps share
+// a chunk, as in attention_chunks.cuh.
 template <int FORMAT, int GROUPS>
 __device__ __forceinline__ void cut_context(const CutContext& call) {
-    int start = blockIdx.x * CHUNK, head = blockIdx.y, series = blockIdx.z % call.most_series, which = blockIdx.z / call.most_series;
+    const int SHARERS = 1 + GROUPS;
+    int chunk = blockIdx.x / SHARERS, chunks = gridDim.x / SHARERS, start = chunk * CHUNK, head = blockIdx.y;
+    int series = blockIdx.z % call.most_series, which = blockIdx.z / call.most_series;
     int context = count(call.context, call.live), head_dim = call.head_dim;
     if (series >= count(call.series, call.live) || start >= context) return;
     int warp = threadIdx.x / 32, place = threadIdx.x % 32 / 4, quarter = threadIdx.x % 4, column = warp * SHARE + 2 * place;
-    u32* operands = call.operands + (((i64)blockIdx.z * gridDim.y + head) * gridDim.x + blockIdx.x) * CHUNK_WORDS(FORMAT, GROUPS);
+    u32* operands = call.operands + (((i64)blockIdx.z * gridDim.y + head) * chunks + chunk) * CHUNK_WORDS(FORMAT, GROUPS);
     float* scales = reinterpret_cast<float*>(operands);
     i64 room = ((i64)series * gridDim.y + head) * head_dim * call.capacity;
-    ChunkPairs pairs;
-    auto load_keys = [&](int group) {
-        pairs.load_keys(call.keys[which] + room, call.capacity, head_dim, start + column, group * GROUP + quarter * 4);
-    };
     float2 top = make_float2(0.0f, 0.0f);
+    if (blockIdx.x % SHARERS == 0) {
+        ChunkPairs pairs[GROUPS];
 #pragma unroll
-    for (int group = 0; group < GROUPS; group++) load_keys(group), pairs.widen(&top);
-    top = largest_of_columns(top);
-    u32* share = operands + SCALE_WORDS(GROUPS) + warp * GROUPS * SHARE_WORDS(FORMAT);
+        for (int group = 0; group < GROUPS; group++) {
+            pairs[group].load_keys(call.keys[which] + room, call.capacity, head_dim, start + column, group * GROUP + quarter * 4);
+        }
 #pragma unroll
-    for (int group = 0; group < GROUPS; group++) {
-        if (GROUPS > 1) load_keys(group);
-        cut_share<FORMAT>(pairs, top, share + group * SHARE_WORDS(FORMAT));
+        for (int group = 0; group < GROUPS; group++) pairs[group].widen(&top);
+        top = largest_of_columns(top);
+        u32* share = operands + SCALE_WORDS(GROUPS) + warp * GROUPS * SHARE_WORDS(FORMAT);
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) cut_share<FORMAT>(pairs[group], top, share + group * SHARE_WORDS(FORMAT));
+        if (quarter == 0) *reinterpret_cast<float2*>(scales + column) = make_float2(scale_for(top.x), scale_for(top.y));
+        return;
     }
-    if (quarter == 0) *reinterpret_cast<float2*>(scales + column) = make_float2(scale_for(top.x), scale_for(top.y));
-    share = operands + SCALE_WORDS(GROUPS) + SIDE_WORDS(FORMAT, GROUPS) + warp * SHARE_WORDS(FORMAT);
+    int group = blockIdx.x % SHARERS - 1, component = group * GROUP + column;
+    ChunkPairs pairs;
+    pairs.load_values(call.values[which] + room, head_dim, component, start + quarter * 4, context - 1);
+    pairs.widen(&top);
+    top = largest_of_columns(top);
+    u32* share = operands + SCALE_WORDS(GROUPS) + SIDE_WORDS(FORMAT, GROUPS) + (group * CHUNK_WARPS + warp) * SHARE_WORDS(FORMAT);
+    cut_share<FORMAT>(pairs, top, share);
     // What values are multiplied with is cut, too.
     float exponents = power_of_two(-LARGEST_EXPONENT);
-#pragma unroll
-    for (int group = 0; group < GROUPS; group++) {
-        pairs.load_values(call.values[which] + room, head_dim, group * GROUP + column, start + quarter * 4, context - 1);
-        top = make_float2(0.0f, 0.0f);
-        pairs.widen(&top);
-        top = largest_of_columns(top);
-        cut_share<FORMAT>(pairs, top, share + group * CHUNK_WARPS * SHARE_WORDS(FORMAT));
-        if (quarter > 0) continue;
-        *reinterpret_cast<float2*>(scales + CHUNK + group * GROUP + column) = make_float2(scale_for(top.x) * exponents, scale_for(top.y) * exponents);
-    }
+    if (quarter > 0) return;
+    *reinterpret_cast<float2*>(scales + CHUNK + component) = make_float2(scale_for(top.x) * exponents, scale_for(top.y) * exponents);
 }

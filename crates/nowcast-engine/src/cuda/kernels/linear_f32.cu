@@ -15,3 +15,7 @@ KERNEL_AHEAD(stream_operands_f32, Product, 256, 2) {
 KERNEL_IN_CLUSTER(cluster_held_operands_f32, Product, 256, 2, CLUSTER) {
     multiply_held_in_cluster<true>(call);
 }
+
+KERNEL_AHEAD(ring_64_f32, RingProduct, RING_THREADS, 1) {
+    MULTIPLY_RING(SPLIT, 8);
+}

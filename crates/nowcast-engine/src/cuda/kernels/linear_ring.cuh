@@ -25,7 +25,7 @@ struct RingProduct {
 // Links on their way.
 template <int N>
 struct RingStages {
-    static const int COUNT = N == 22 ? 3 : N == 16 ? 4 : 6;
+    static const int COUNT = N == 22 ? 3 : N == 16 ? 4 : N == 12 ? 6 : 7;
 };
 
 #if HAS_PIPELINES

@@ -16,11 +16,14 @@
 #if HAS_WARPGROUPS
 // The sums of eight rows of the right operand, as operands of an instruction, and their names there.
 #define SUMS(n) "+f"(sums[n][0]), "+f"(sums[n][1]), "+f"(sums[n][2]), "+f"(sums[n][3])
+#define SUMS_32 \
+    SUMS(0), SUMS(1), SUMS(2), SUMS(3)
+#define NAMES_32 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define SUMS_48 \
-    SUMS(0), SUMS(1), SUMS(2), SUMS(3), SUMS(4), SUMS(5)
+    SUMS_32, SUMS(4), SUMS(5)
 #define NAMES_48 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, " \
-    "%23"
+    NAMES_32 ", %16, %17, %18, %19, %20, %21, %22, %23"
 #define SUMS_64 \
     SUMS_48, SUMS(6), SUMS(7)
 #define NAMES_64 \
@@ -59,6 +62,7 @@ struct Warpgroup;
                          : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(place), "r"(adds));                                 \
         }                                                                                                              \
     }
+WARPGROUP(32, false, "f16", "%16, %17, %18, %19", "%20", "%21");
 WARPGROUP(48, false, "f16", "%24, %25, %26, %27", "%28", "%29");
 WARPGROUP(64, false, "f16", "%32, %33, %34, %35", "%36", "%37");
 WARPGROUP(88, false, "f16", "%44, %45, %46, %47", "%48", "%49");

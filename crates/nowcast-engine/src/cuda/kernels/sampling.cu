@@ -85,15 +85,18 @@ __device__ inline void weigh(const float* logits, int vocabulary, const Live& li
     __syncthreads();
 #pragma unroll
     for (int warp = 0; warp < WARPS; warp++) largest = fmaxf(largest, share->largest[warp]);
-    FOR_TOKENS(index, vocabulary) weights[index] = exponential((double)value_of(keys[index]) - (double)largest);
-    __syncthreads();
     int top_k = live.top_k;
+    u32 least = 0;
     if (top_k > 0 && top_k < vocabulary) {
         bool is_certain;
         auto one = [](int) { return 1.0; };
-        u32 least = border(keys, one, vocabulary, (double)top_k - 0.5, 1.0, 0.0, &is_certain, &share->border);
-        drop_below(least, weights, keys, vocabulary);
+        least = border(keys, one, vocabulary, (double)top_k - 0.5, 1.0, 0.0, &is_certain, &share->border);
     }
+    FOR_TOKENS(index, vocabulary) {
+        u32 key = keys[index];
+        weights[index] = key < least ? 0.0 : exponential((double)value_of(key) - (double)largest);
+    }
+    __syncthreads();
     if (live.top_p < 1.0 && (top_k == 0 || live.both_filters)) keep_prefix(live.top_p, weights, keys, vocabulary, share);
 }
 

@@ -248,7 +248,8 @@ impl Recorder<'_> {
                 capacity: int(cache.capacity())?,
                 reserved: 0,
             };
-            let grid = [group.chunks(), cache.shape.heads, group.caches.len() * group.most_series];
+            let blocks = group.chunks() * (1 + groups(cache.shape.head_dim));
+            let grid = [blocks, cache.shape.heads, group.caches.len() * group.most_series];
             let shape = Shape { grid, threads: CHUNK_THREADS, shared_bytes: 0 };
             let kernel = group.kernel();
             self.launch("AttendPaths", kernel, shape, argument)?;

@@ -1,6 +1,6 @@
 //! Products on tensor cores: which kernel, which tile. No choice here changes a digit.
 
-use super::tile::{TILES, Tile};
+use super::tile::{CUTTING, TILES, Tile};
 use super::{Recorder, Shape, int, rows};
 use crate::cuda::argument::{Argument, KernelRows, argument};
 use crate::cuda::kernel::Kernel;
@@ -116,6 +116,27 @@ pub(super) fn stream_bytes(matrix: &Fragments, bands: usize, rows: Streamed) -> 
     HEAD_BYTES + bands * matrix.links * matrix.format.link_bytes() + rows.row_bytes(matrix.format, matrix.links)
 }
 
+/// Rows that need no launch to cut them where the tile is for warpgroups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Handed {
+    Nothing,
+    /// Those of the product, by whoever makes them.
+    Rows,
+    /// Those of the product behind, by this one.
+    Results,
+}
+
+impl Handed {
+    /// What tells a measured choice apart.
+    fn case(self) -> &'static str {
+        match self {
+            Handed::Nothing => "",
+            Handed::Rows => ", operands before",
+            Handed::Results => ", operands behind",
+        }
+    }
+}
+
 impl Recorder<'_> {
     /// A product as its kernels take it.
     pub(super) fn product(&self, op: &Linear, weight: u64, matrix: &Fragments) -> Result<ProductArgument> {
@@ -157,7 +178,7 @@ impl Recorder<'_> {
             }
         }
         let product = self.blocked(op, weight, matrix, most)?;
-        let tile = self.tile(&product, "", |recorder, product, tile| recorder.cut(product, tile))?;
+        let tile = self.tile(&product, Handed::Nothing, |recorder, product, tile| recorder.cut(product, tile))?;
         let rows = CutRows::of(op, &product, tile);
         let [before, after] = &mut self.cut_rows;
         let are_cut = rows.is_some() && *before == rows;
@@ -249,12 +270,11 @@ impl Recorder<'_> {
         })
     }
 
-    /// The tile that takes the least time, by its cost or measured along with what `prepare` records; where that is more
-    /// than cutting the rows, the question has a `case` to tell.
+    /// The tile that takes the least time, by its cost or measured along with what `prepare` records.
     pub(super) fn tile(
         &mut self,
         product: &Blocked,
-        case: &str,
+        handed: Handed,
         prepare: impl Fn(&mut Self, &Blocked, &Tile) -> Result<()>,
     ) -> Result<&'static Tile> {
         let weights = self.weights;
@@ -275,7 +295,8 @@ impl Recorder<'_> {
         if let (Some(choices), Some(stopwatch)) = (&weights.choices, self.stopwatch.take()) {
             let names: Vec<&str> = tiles.iter().map(|tile| (tile.kernel)(format).name()).collect();
             let ProductArgument { links, gated, has_norm, .. } = argument;
-            let question = format!("product {most} x {columns} x {links} links, gated {gated}, norm {has_norm}{case}");
+            let question =
+                format!("product {most} x {columns} x {links} links, gated {gated}, norm {has_norm}{}", handed.case());
             let (first, alike) = (self.launches.len(), self.alike(product));
             let choice = choices.choose(&question, &names, |place| {
                 for product in &alike {
@@ -290,7 +311,10 @@ impl Recorder<'_> {
             self.stopwatch = Some(stopwatch);
             return Ok(tiles[choice?]);
         }
-        let cost = |tile: &Tile| tile.cost([most, columns, argument.links as usize], format, machine.multiprocessors());
+        let cost = |tile: &Tile| {
+            let cutting = if handed != Handed::Nothing && !tile.grouped { CUTTING } else { 0.0 };
+            cutting + tile.cost([most, columns, argument.links as usize], format, machine.multiprocessors())
+        };
         let best = tiles.into_iter().min_by(|one, other| cost(one).total_cmp(&cost(other)));
         Ok(best.expect("some tile fits"))
     }

@@ -1,6 +1,6 @@
 //! Products whose rows are cut by the kernel that makes them, so that nobody reads them in between.
 
-use super::fragments::{Blocked, MOST_STREAMED_ROWS};
+use super::fragments::{Blocked, Handed, MOST_STREAMED_ROWS};
 use super::tile::Tile;
 use super::{Recorder, Section};
 use crate::cuda::weights::{DeviceLinear, Format, Fragments, LINK};
@@ -23,7 +23,7 @@ impl<'a> Recorder<'a> {
             return Ok(false);
         }
         let mut first = self.blocked(op, stored.weight_address(), matrix, most)?;
-        let tile = self.tile(&first, ", operands behind", |recorder, product, tile| {
+        let tile = self.tile(&first, Handed::Results, |recorder, product, tile| {
             recorder.cut(product, tile)?;
             if tile.grouped { Ok(()) } else { recorder.cut(&second, next_tile) }
         })?;
@@ -69,7 +69,7 @@ impl<'a> Recorder<'a> {
             return Ok(None);
         }
         let mut product = self.blocked(op, stored.weight_address(), matrix, most)?;
-        let tile = self.tile(&product, "", |recorder, product, tile| recorder.cut(product, tile))?;
+        let tile = self.tile(&product, Handed::Nothing, |recorder, product, tile| recorder.cut(product, tile))?;
         // Tiles whose links are shared out do not cut what they have multiplied.
         if !tile.grouped || tile.sharers.is_some() {
             return Ok(None);
@@ -97,7 +97,7 @@ impl<'a> Recorder<'a> {
         let cut_apart = |recorder: &mut Self, product: &Blocked, tile: &Tile| {
             if tile.grouped { Ok(()) } else { recorder.cut(product, tile) }
         };
-        let tile = self.tile(&product, ", operands before", cut_apart)?;
+        let tile = self.tile(&product, Handed::Rows, cut_apart)?;
         product.argument.row_scale = 0;
         Ok(tile.grouped.then_some((product, tile)))
     }

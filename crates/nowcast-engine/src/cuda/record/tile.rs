@@ -13,12 +13,15 @@ const SPLIT_RING_WARPS: usize = SPLIT_RING_THREADS / 32;
 /// Bytes that all multiprocessors read from the L2 cache in a microsecond, in the boxes of rings, and in the larger ones of
 /// one-product formats.
 const CACHE_RATE: f64 = 5.5e6;
-const RING_CACHE_RATE: f64 = 6.5e6;
+const RING_CACHE_RATE: f64 = 7.7e6;
 const SHORT_CACHE_RATE: f64 = 10.5e6;
+
+/// Microseconds of a launch that cuts rows, which tiles for warpgroups save where rows come cut or go on so.
+pub(super) const CUTTING: f64 = 2.3;
 
 /// Microseconds of a block beside its links, and of a link, where as many blocks as do share a multiprocessor: fitted to
 /// the times of 500 products of 30 to 1,344 rows on an H200, rings since then to products of 192 to 1,792 rows, f32 split
-/// rings to what products of 240 and 1,344 rows take in a forecast.
+/// rings and rings of 64 rows to what products of 240 and 1,344 rows take in a forecast.
 #[derive(Clone, Copy)]
 pub(super) struct Pace {
     fixed: f64,
@@ -47,7 +50,10 @@ pub(super) struct Tile {
     pub(super) short_pace: Pace,
 }
 
-/// A small tile whose links the blocks of a cluster share out; what it costs is not known yet.
+/// Of a tile that a format does not have, or whose cost is not known yet.
+const NEVER: Pace = Pace { fixed: f64::INFINITY, link: 0.0 };
+
+/// A small tile whose links the blocks of a cluster share out.
 const fn split_ring(kernel: fn(Format) -> Kernel, sharers: usize) -> Tile {
     Tile {
         kernel,
@@ -60,13 +66,13 @@ const fn split_ring(kernel: fn(Format) -> Kernel, sharers: usize) -> Tile {
         resident: 2,
         grouped: true,
         sharers: Some(sharers),
-        pace: Pace { fixed: f64::INFINITY, link: 0.0 },
-        short_pace: Pace { fixed: f64::INFINITY, link: 0.0 },
+        pace: NEVER,
+        short_pace: NEVER,
     }
 }
 
 /// From the largest to the smallest; the last fits every GPU.
-pub(super) const TILES: [Tile; 10] = [
+pub(super) const TILES: [Tile; 11] = [
     Tile {
         kernel: Kernel::Ring176,
         columns: 128,
@@ -108,6 +114,20 @@ pub(super) const TILES: [Tile; 10] = [
         sharers: None,
         pace: Pace { fixed: 8.2, link: 0.45 },
         short_pace: Pace { fixed: 4.6, link: 0.17 },
+    },
+    Tile {
+        kernel: |_| Kernel::Ring64,
+        columns: 128,
+        rows: 64,
+        threads: RING_THREADS,
+        depth: 1,
+        stages: 7,
+        short_stages: 0,
+        resident: 1,
+        grouped: true,
+        sharers: None,
+        pace: Pace { fixed: 6.6, link: 0.41 },
+        short_pace: NEVER,
     },
     Tile {
         pace: Pace { fixed: 4.4, link: 0.46 },
@@ -202,12 +222,19 @@ impl Tile {
         if self.grouped { format.links_together() } else { 1 }
     }
 
-    /// Whether the sums of products with so many links have registers.
+    /// Whether it is there in a format, and the sums of products with so many links have registers.
     pub(super) fn holds(&self, links: usize, format: Format) -> bool {
+        if self.pace_in(format).fixed.is_infinite() {
+            return false;
+        }
         // Tiles of many rows have none for parts of several chains.
         self.rows <= MOST_ROWS_OF_LONG_PARTS
             || format == Format::Split
             || format.most_links_of_part(links, PARTS) <= format.most_links_of_chain()
+    }
+
+    fn pace_in(&self, format: Format) -> Pace {
+        if format == Format::Split { self.pace } else { self.short_pace }
     }
 
     pub(super) fn shared_bytes(&self, format: Format) -> usize {
@@ -249,11 +276,11 @@ impl Tile {
         let [rows, columns, links] = extent;
         let (blocks, sharers) = (self.blocks(rows, columns), self.sharers.unwrap_or(1));
         let turns = blocks.div_ceil(multiprocessors * self.resident);
-        let (pace, cache_rate) = match (format, self.grouped) {
-            (Format::Split, true) => (self.pace, RING_CACHE_RATE),
-            (Format::Split, false) => (self.pace, CACHE_RATE),
-            (_, false) => (self.short_pace, CACHE_RATE),
-            (_, true) => (self.short_pace, SHORT_CACHE_RATE),
+        let pace = self.pace_in(format);
+        let cache_rate = match (format, self.grouped) {
+            (_, false) => CACHE_RATE,
+            (Format::Split, true) => RING_CACHE_RATE,
+            (_, true) => SHORT_CACHE_RATE,
         };
         let worked = turns as f64 * (pace.fixed + links.div_ceil(sharers) as f64 * pace.link);
         // Small tiles read every link more often.
@@ -335,9 +362,11 @@ mod tests {
         }
         assert_eq!(best(extents[0], Format::Split).sharers, Some(2));
         assert_eq!(best(extents[1], Format::Split).sharers, Some(4));
-        // `rows_cut_for_the_next_product_have_the_same_digits` has one of a ring.
-        let ring = best([200, 4_224, 5], Format::Split);
-        assert!(ring.grouped && ring.sharers.is_none());
+        // `rows_cut_for_the_next_product_have_the_same_digits` has two of rings.
+        for (extent, rows) in [([200, 4_224, 5], 64), ([130, 5_696, 5], 96)] {
+            let ring = best(extent, Format::Split);
+            assert!(ring.grouped && ring.sharers.is_none() && ring.rows == rows);
+        }
     }
 
     /// `rows_cut_for_the_next_product_have_the_same_digits` needs these: other tiles cut rows apart.
