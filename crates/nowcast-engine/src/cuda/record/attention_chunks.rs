@@ -98,8 +98,7 @@ impl ChunkedKernel {
                 let smaller = Self { tiles: FEW_TILES, ..*self };
                 extent.chunks == 1 && smaller.blocks(extent) > BLOCKS_AT_ONCE * multiprocessors
             }
-            // Of more rounds than one the last blocks, of the first rows, have fewer: they find room behind others.
-            (1, 4) => blocks <= multiprocessors * if extent.chunks > self.sharers { 2 } else { 1 },
+            (1, 4) => blocks <= multiprocessors,
             // Two such blocks find room on a multiprocessor.
             (1, 2) if self.components == 64 => extent.chunks > 1 && blocks <= 2 * multiprocessors,
             (1, _) => true,
