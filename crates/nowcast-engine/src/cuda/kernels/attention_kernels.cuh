@@ -73,6 +73,7 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
             if (BLOCKS > 1) block.meet();
             block.start = next;
             if (!IS_CUT) continue;
+            // Registers that are still on their way would be waited for behind the rounds.
             if (is_last) break;
             cut = block.load_cut_keys();
         }

@@ -58,8 +58,8 @@ __device__ __forceinline__ void cut_share(const ChunkPairs& pairs, const float2&
 // a chunk, as in attention_chunks.cuh.
 template <int FORMAT, int GROUPS>
 __device__ __forceinline__ void cut_context(const CutContext& call) {
-    const int SHARERS = 1 + GROUPS;
-    int chunk = blockIdx.x / SHARERS, chunks = gridDim.x / SHARERS, start = chunk * CHUNK, head = blockIdx.y;
+    const int BLOCKS = 1 + GROUPS;
+    int chunk = blockIdx.x / BLOCKS, chunks = gridDim.x / BLOCKS, start = chunk * CHUNK, head = blockIdx.y;
     int series = blockIdx.z % call.most_series, which = blockIdx.z / call.most_series;
     int context = count(call.context, call.live), head_dim = call.head_dim;
     if (series >= count(call.series, call.live) || start >= context) return;
@@ -68,7 +68,7 @@ __device__ __forceinline__ void cut_context(const CutContext& call) {
     float* scales = reinterpret_cast<float*>(operands);
     i64 room = ((i64)series * gridDim.y + head) * head_dim * call.capacity;
     float2 top = make_float2(0.0f, 0.0f);
-    if (blockIdx.x % SHARERS == 0) {
+    if (blockIdx.x % BLOCKS == 0) {
         ChunkPairs pairs[GROUPS];
 #pragma unroll
         for (int group = 0; group < GROUPS; group++) {
@@ -83,7 +83,7 @@ __device__ __forceinline__ void cut_context(const CutContext& call) {
         if (quarter == 0) *reinterpret_cast<float2*>(scales + column) = make_float2(scale_for(top.x), scale_for(top.y));
         return;
     }
-    int group = blockIdx.x % SHARERS - 1, component = group * GROUP + column;
+    int group = blockIdx.x % BLOCKS - 1, component = group * GROUP + column;
     ChunkPairs pairs;
     pairs.load_values(call.values[which] + room, head_dim, component, start + quarter * 4, context - 1);
     pairs.widen(&top);

@@ -248,6 +248,7 @@ impl Recorder<'_> {
                 capacity: int(cache.capacity())?,
                 reserved: 0,
             };
+            // Of a chunk the keys, then each group of its values.
             let blocks = group.chunks() * (1 + groups(cache.shape.head_dim));
             let grid = [blocks, cache.shape.heads, group.caches.len() * group.most_series];
             let shape = Shape { grid, threads: CHUNK_THREADS, shared_bytes: 0 };

@@ -286,7 +286,7 @@ impl Recorder<'_> {
             // Every block of a cluster has a link.
             let shares = tile.sharers.is_none() || links >= PARTS * format.links_together();
             let fits = tile.shared_bytes(format) <= machine.most_shared_bytes() && tile.holds(links, format);
-            fits && (grouped || !tile.grouped) && shares
+            tile.is_for(format) && fits && (grouped || !tile.grouped) && shares
         };
         let tiles: Vec<&'static Tile> = TILES.iter().filter(fits).collect();
         if tiles.is_empty() {

@@ -50,10 +50,10 @@ pub(super) struct Tile {
     pub(super) short_pace: Pace,
 }
 
-/// Of a tile that a format does not have, or whose cost is not known yet.
+/// Of a tile that a format does not have.
 const NEVER: Pace = Pace { fixed: f64::INFINITY, link: 0.0 };
 
-/// A small tile whose links the blocks of a cluster share out.
+/// A small tile whose links the blocks of a cluster share out; whoever takes it tells what it costs.
 const fn split_ring(kernel: fn(Format) -> Kernel, sharers: usize) -> Tile {
     Tile {
         kernel,
@@ -222,11 +222,13 @@ impl Tile {
         if self.grouped { format.links_together() } else { 1 }
     }
 
-    /// Whether it is there in a format, and the sums of products with so many links have registers.
+    /// Whether a format has it.
+    pub(super) fn is_for(&self, format: Format) -> bool {
+        self.pace_in(format).fixed.is_finite()
+    }
+
+    /// Whether the sums of products with so many links have registers.
     pub(super) fn holds(&self, links: usize, format: Format) -> bool {
-        if self.pace_in(format).fixed.is_infinite() {
-            return false;
-        }
         // Tiles of many rows have none for parts of several chains.
         self.rows <= MOST_ROWS_OF_LONG_PARTS
             || format == Format::Split
