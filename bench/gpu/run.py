@@ -46,8 +46,8 @@ WORKLOADS = [
     dict(model="base", context=232, horizon=7, samples=192, temperature=0.15, top_k=20, top_p=0.9, runs=30),
     dict(model="small", context=512, horizon=24, samples=30, temperature=1.0, top_p=0.9, runs=10),
 ]
-KEPT = ["load_ms", "first_ms", "median_ms", "p99_ms", "sigma_ms", "runs_ms", "device_bytes", "planned_bytes", "weight_bytes",
-        "counters"]
+KEPT = ["load_ms", "first_ms", "median_ms", "p99_ms", "sigma_ms", "warm_up_runs", "runs_ms", "device_bytes", "planned_bytes",
+        "weight_bytes", "counters"]
 
 
 def run(*command, timeout=None):
@@ -256,7 +256,7 @@ def main():
             output = run(*command, *flags(workload))
             if output.returncode:
                 sys.exit(output.stderr)
-            _, memory = with_memory(*command, *flags({**workload, "runs": 1}))
+            _, memory = with_memory(*command, *flags({**workload, "runs": 1, "warm_up": 0}))
             timing = json.loads(output.stdout)
             # The most a whole process had, its context and kernels included; what model and plan took is `device_bytes`.
             row = dict(workload=workload, dtype=dtype, process_bytes=memory, **{key: timing[key] for key in KEPT})

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use nowcast::CandleOptions;
@@ -394,6 +395,9 @@ pub(crate) struct BenchArguments {
     /// Timed forecasts after the first
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) runs: usize,
+    /// Milliseconds of forecasts that do not count, between the first and those that are timed: clocks take so long to settle
+    #[arg(long, default_value_t = 200, value_name = "MS", value_parser = clap::value_parser!(u64).range(..=600_000))]
+    pub(crate) warm_up: u64,
     /// Measure what the processor can do at most, and each operation's share of it (CPU)
     #[arg(long, conflicts_with_all = ["files", "compare"])]
     pub(crate) roofline: bool,
@@ -402,6 +406,12 @@ pub(crate) struct BenchArguments {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) candles: Given<CandleArguments>,
+}
+
+impl BenchArguments {
+    pub(crate) fn warm_up(&self) -> Duration {
+        Duration::from_millis(self.warm_up)
+    }
 }
 
 /// Say what is there to run on, and check that it computes what it should

@@ -273,7 +273,7 @@ fn other_commands_know_candles() {
     let text = run(&[&["inspect", &kronos()], &shape[..]].concat()).stdout;
     assert!(text.contains("Kronos") && text.contains("tokenizer") && text.contains("a window of 512"), "{text}");
 
-    let sampling = ["--temperature", "0.15", "--top-k", "5", "--runs", "2", "--batch", "2"];
+    let sampling = ["--temperature", "0.15", "--top-k", "5", "--runs", "2", "--batch", "2", "--warm-up", "0"];
     let model = kronos();
     let arguments = [&["bench", "--model", &model], &shape[..], &sampling].concat();
     let answer = parse(&run(&[&arguments[..], &["--json"]].concat()));

@@ -40,12 +40,17 @@ fn bench_reports_what_it_timed() {
     }
     assert_eq!((settings["mode"].as_str(), settings["dtype"].as_str()), (Some("default"), Some("f32")));
     let counter = |name: &str| answer["counters"][name].as_u64();
-    assert_eq!((counter("plans_built"), counter("plans_reused")), (Some(1), Some(3)));
+    let warm_up = answer["warm_up_runs"].as_u64().unwrap();
+    assert_eq!((counter("plans_built"), counter("plans_reused")), (Some(1), Some(warm_up + 3)));
+    assert!(warm_up > 0);
     assert_eq!(
         (counter("graphs_captured"), counter("graphs_replayed"), counter("host_syncs")),
         (Some(0), Some(0), Some(0))
     );
     assert!(run(&arguments).stdout.contains("over 3 runs"));
+    let cold = parse(&run(&[&arguments[..], &["--warm-up", "0", "--json"]].concat()));
+    assert_eq!((cold["warm_up_runs"].as_u64(), cold["counters"]["plans_reused"].as_u64()), (Some(0), Some(3)));
+    assert_eq!(cold["settings"]["warm_up_ms"].as_u64(), Some(0));
 }
 
 /// A copy of a golden case with one stored value changed by a thousandth.

@@ -15,6 +15,7 @@ use super::super::ways::{self, Choice};
 use super::super::{input, print, print_json};
 use super::milliseconds;
 use super::summary::Summary;
+use super::times::Times;
 use crate::arguments::{BenchArguments, ModeName, spelled};
 use crate::model;
 use crate::peak::{peak_bytes, restart_peak};
@@ -89,7 +90,8 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<()> {
             "settings": {
                 "model": arguments.model.model, "context": arguments.context, "horizon": arguments.horizon,
                 "samples": arguments.samples, "batch": arguments.batch, "variates": arguments.variates,
-                "runs": arguments.runs, "threads": run.threads, "version": env!("CARGO_PKG_VERSION"),
+                "runs": arguments.runs, "warm_up_ms": arguments.warm_up, "threads": run.threads,
+                "version": env!("CARGO_PKG_VERSION"),
             },
             "rows": rows,
         }));
@@ -121,21 +123,17 @@ impl Timing<'_> {
                 Some(0) => Paths::Exact,
                 samples => Paths::Sampled(samples.unwrap_or(model.default_paths())),
             };
-            let mut times = Vec::with_capacity(arguments.runs + 1);
-            for seed in 0..=arguments.runs as u64 {
-                let started = Instant::now();
-                model.forecast(inputs, arguments.horizon, paths, seed, arguments.model.run.memory_limit)?;
-                times.push(milliseconds(started));
-                tell();
-            }
-            let summary = Summary::of(&times[1..]);
+            let (horizon, limit) = (arguments.horizon, arguments.model.run.memory_limit);
+            let forecast = |seed| model.forecast(inputs, horizon, paths, seed, limit).map(drop);
+            let times = Times::of(arguments.runs, arguments.warm_up(), forecast, |_| tell())?;
+            let summary = Summary::of(&times.runs_ms);
             rows.push(Row {
                 symbol: symbol.clone(),
                 mode: spelled(&choice.mode),
                 dtype: spelled(&choice.dtype),
                 device: choice.device.clone(),
                 load_ms,
-                first_ms: times[0],
+                first_ms: times.first_ms,
                 median_ms: summary.median,
                 p99_ms: summary.p99,
                 sigma_ms: summary.sigma,

@@ -4,10 +4,11 @@ mod comparison;
 mod occupied;
 mod roofline;
 mod summary;
+mod times;
 mod workload;
 
 use std::fmt::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nowcast::Result;
 use nowcast::forecaster::memory::in_words;
@@ -21,6 +22,7 @@ use crate::peak::peak_bytes;
 use crate::progress::Progress;
 use occupied::Occupied;
 use summary::Summary;
+use times::Times;
 use workload::Workload;
 
 pub(crate) fn run(arguments: &BenchArguments) -> Result<()> {
@@ -38,25 +40,17 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<()> {
     let occupied = Occupied::since_now(&run.device, &device)?;
     let mut workload = Workload::new(&located, arguments, device, mode)?;
     let load_ms = milliseconds(started);
-    let times_ms = time(arguments.runs, &mut workload)?;
-    Timed { workload, mode, load_ms, times_ms, occupied: occupied.bytes() }.report(arguments)
+    let times = time(arguments.runs, arguments.warm_up(), &mut workload)?;
+    Timed { workload, mode, load_ms, times, occupied: occupied.bytes() }.report(arguments)
 }
 
 fn milliseconds(started: Instant) -> f64 {
     started.elapsed().as_secs_f64() * 1e3
 }
 
-/// Times one forecast more than `runs`: the first one writes the plan.
-fn time(runs: usize, workload: &mut Workload) -> Result<Vec<f64>> {
+fn time(runs: usize, warm_up: Duration, workload: &mut Workload) -> Result<Times> {
     let mut progress = Progress::new("timing");
-    let mut times = Vec::with_capacity(runs + 1);
-    for run in 0..=runs {
-        let started = Instant::now();
-        workload.forecast(run as u64)?;
-        times.push(milliseconds(started));
-        progress.update(run + 1, runs + 1);
-    }
-    Ok(times)
+    Times::of(runs, warm_up, |seed| workload.forecast(seed), |done| progress.update(done, runs + 1))
 }
 
 /// What was measured.
@@ -64,27 +58,27 @@ struct Timed {
     workload: Workload,
     mode: ModeName,
     load_ms: f64,
-    /// The first forecast, then the timed ones.
-    times_ms: Vec<f64>,
+    times: Times,
     /// Memory of the GPU that model and plan took.
     occupied: Option<usize>,
 }
 
 impl Timed {
     fn report(&self, arguments: &BenchArguments) -> Result<()> {
-        let (first, runs) = (self.times_ms[0], &self.times_ms[1..]);
-        let (summary, counters, peak) = (Summary::of(runs), self.workload.counters(), peak_bytes());
+        let times = &self.times;
+        let (summary, counters, peak) = (Summary::of(&times.runs_ms), self.workload.counters(), peak_bytes());
         if !arguments.json {
             return print(self.text(arguments, &summary, peak).as_bytes());
         }
         print_json(&json!({
             "settings": self.workload.settings(arguments, self.mode),
             "load_ms": self.load_ms,
-            "first_ms": first,
+            "first_ms": times.first_ms,
+            "warm_up_runs": times.warm_up_runs,
             "median_ms": summary.median,
             "p99_ms": summary.p99,
             "sigma_ms": summary.sigma,
-            "runs_ms": runs,
+            "runs_ms": times.runs_ms,
             "weight_bytes": self.workload.weight_bytes(),
             "planned_bytes": counters.planned_bytes,
             "device_bytes": self.occupied,
@@ -109,7 +103,7 @@ impl Timed {
             summary.text(),
             arguments.runs
         );
-        let _ = writeln!(text, "load {:.1} ms, first forecast {:.1} ms", self.load_ms, self.times_ms[0]);
+        let _ = writeln!(text, "load {:.1} ms, first forecast {:.1} ms", self.load_ms, self.times.first_ms);
         let _ = writeln!(
             text,
             "weights {}, plan {}, peak {}",

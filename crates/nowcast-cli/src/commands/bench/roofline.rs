@@ -8,6 +8,7 @@ mod limits;
 mod table;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use nowcast::device::{CpuDevice, Profile};
 use nowcast::{Error, Result};
@@ -37,8 +38,9 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<()> {
     // The first forecast writes the plan.
     workload.forecast(0)?;
     profile.clear();
-    // `time` adds one for a first forecast.
-    let times_ms = time(arguments.runs - 1, &mut workload)?;
+    // All of them count, the first one, too: reading the weights to find the limits has warmed up.
+    let times = time(arguments.runs - 1, Duration::ZERO, &mut workload)?;
+    let times_ms: Vec<f64> = std::iter::once(times.first_ms).chain(times.runs_ms).collect();
     let control_ms = limits::read_weights(&device, workload.weight_bytes(), times_ms.len())?;
     let table = Table::new(&limits, profile.entries(), &times_ms, &control_ms);
     if arguments.json {

@@ -132,6 +132,7 @@ impl Workload {
             ("batch", json!(arguments.batch)),
             ("variates", json!(arguments.variates)),
             ("runs", json!(arguments.runs)),
+            ("warm_up_ms", json!(arguments.warm_up)),
             ("mode", json!(spelled(&mode))),
             ("dtype", json!(spelled(&run.dtype))),
             ("threads", json!(run.threads)),
