@@ -50,7 +50,7 @@ fn settings_out_of_range() {
         (&["--xpos", "none"], &["none", "cached, uncached"]),
         (&["--device", "tpu"], &["tpu", "auto, cpu"]),
         (&["--device", "cuda"], &["cuda", "--device cpu"]),
-        (&["--device", "cuda:1"], &["cuda:1", "--device cpu"]),
+        (&["--device", "cuda:99"], &["cuda:99", "--device cpu"]),
         (&["--device", ""], &["--device"]),
         (&["--mode", "fastest"], &["fastest", "max-autotune"]),
         (&["--dtype", "int4"], &["int4", "f32, bf16, int8"]),

@@ -34,7 +34,7 @@ struct Known {
 }
 
 impl Choices {
-    /// Those for a machine of this description; without a folder they are as good as the process.
+    /// Those for a kind of machine; without a folder they are as good as the process.
     pub(super) fn at(folder: Option<&Path>, machine: &str) -> Self {
         let mut digest = Sha256::new();
         let kernels = HEADERS.iter().chain(SOURCES).map(|source| source.text);

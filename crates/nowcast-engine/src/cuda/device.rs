@@ -181,7 +181,7 @@ impl Device for CudaDevice {
         let vectors = weights.vectors.iter().map(|values| block.put(bytes_of(values))).collect::<Result<Vec<_>>>()?;
         let machine = Arc::clone(&self.machine);
         let (settings, warned) = (self.settings, Arc::clone(&self.warned));
-        let choices = settings.measured.then(|| Choices::at(self.cache.as_deref(), &machine.describe()));
+        let choices = settings.measured.then(|| Choices::at(self.cache.as_deref(), &machine.kind()));
         Ok(Arc::new(CudaWeights { linears, vectors, block, machine, settings, choices, warned }))
     }
 }

@@ -101,7 +101,8 @@ pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>> {
     let name = context.name().map_err(|error| failure("asking the GPU", error))?;
     let architecture = architecture(major, minor);
     let mut gpu = Gpu {
-        description: format!("cuda:{ordinal}, {name}, {architecture}"),
+        ordinal,
+        kind: format!("{name}, {architecture}"),
         modules: Vec::new(),
         functions: Vec::new(),
         most_shared_bytes: shared_bytes - STATIC_SHARED_BYTES,
@@ -149,7 +150,8 @@ fn failure(what: &str, error: DriverError) -> Error {
 const CLUSTERED: [(Kernel, u32); 2] = [(Kernel::SplitRing2(Format::Brain), 2), (Kernel::SplitRing4(Format::Brain), 4)];
 
 struct Gpu {
-    description: String,
+    ordinal: usize,
+    kind: String,
     modules: Vec<sys::CUmodule>,
     /// In the order of [`Kernel::ALL`].
     functions: Vec<sys::CUfunction>,
@@ -261,7 +263,11 @@ impl Drop for Gpu {
 
 impl Machine for Gpu {
     fn describe(&self) -> String {
-        self.description.clone()
+        format!("cuda:{}, {}", self.ordinal, self.kind)
+    }
+
+    fn kind(&self) -> String {
+        self.kind.clone()
     }
 
     fn most_shared_bytes(&self) -> usize {

@@ -138,6 +138,10 @@ impl Machine for Emulator {
         "CUDA kernels emulated on this processor".into()
     }
 
+    fn kind(&self) -> String {
+        self.describe()
+    }
+
     fn most_shared_bytes(&self) -> usize {
         MOST_SHARED_BYTES
     }

@@ -152,6 +152,10 @@ impl Machine for FaultyMachine {
         self.machine.describe()
     }
 
+    fn kind(&self) -> String {
+        self.machine.kind()
+    }
+
     fn most_shared_bytes(&self) -> usize {
         self.machine.most_shared_bytes()
     }

@@ -45,6 +45,9 @@ pub(super) trait Machine: Send + Sync {
     /// The machine in words.
     fn describe(&self) -> String;
 
+    /// What all machines have in common on which kernels take the same time.
+    fn kind(&self) -> String;
+
     /// Shared memory that a block can have, in bytes.
     fn most_shared_bytes(&self) -> usize;
 

@@ -1,11 +1,12 @@
-//! The CUDA devices that tests run on: the kernels compiled for this processor, and a GPU where there is one.
+//! The CUDA devices that tests run on: the kernels compiled for this processor, and every GPU that there is.
 
 use nowcast_engine::cuda::CudaDevice;
 
 /// The devices to test; a missing compiler or GPU is said aloud.
 pub(crate) fn devices() -> Vec<CudaDevice> {
-    let found = [CudaDevice::emulated(), CudaDevice::new(0)];
-    let opened = found.into_iter().filter_map(|device| match device {
+    // Without one, the first tells why.
+    let gpus = (0..CudaDevice::count().max(1)).map(CudaDevice::new);
+    let opened = std::iter::once(CudaDevice::emulated()).chain(gpus).filter_map(|device| match device {
         Ok(device) => Some(device.with_poisoned_memory()),
         Err(error) => {
             let message = error.to_string();
