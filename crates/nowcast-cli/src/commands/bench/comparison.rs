@@ -15,7 +15,7 @@ use super::super::ways::{self, Choice};
 use super::super::{input, print, print_json};
 use super::milliseconds;
 use super::summary::Summary;
-use super::times::Times;
+use super::times::{self, Times};
 use crate::arguments::{BenchArguments, ModeName, spelled};
 use crate::model;
 use crate::peak::{peak_bytes, restart_peak};
@@ -125,7 +125,7 @@ impl Timing<'_> {
             };
             let (horizon, limit) = (arguments.horizon, arguments.model.run.memory_limit);
             let forecast = |seed| model.forecast(inputs, horizon, paths, seed, limit).map(drop);
-            let times = Times::of(arguments.runs, arguments.warm_up(), forecast, |_| tell())?;
+            let times = Times::of(arguments.runs, times::after(arguments.warm_up()), forecast, |_| tell())?;
             let summary = Summary::of(&times.runs_ms);
             rows.push(Row {
                 symbol: symbol.clone(),

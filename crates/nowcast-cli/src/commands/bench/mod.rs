@@ -50,7 +50,7 @@ fn milliseconds(started: Instant) -> f64 {
 
 fn time(runs: usize, warm_up: Duration, workload: &mut Workload) -> Result<Times> {
     let mut progress = Progress::new("timing");
-    Times::of(runs, warm_up, |seed| workload.forecast(seed), |done| progress.update(done, runs + 1))
+    Times::of(runs, times::after(warm_up), |seed| workload.forecast(seed), |done| progress.update(done, runs + 1))
 }
 
 /// What was measured.

@@ -16,10 +16,11 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Calls `forecast` with one seed after the other; `tell` hears of the first and of those that count.
+    /// Calls `forecast` with one seed after the other; `is_warm` is asked after the first one and after each that does not
+    /// count, and `tell` hears of the others.
     pub(super) fn of(
         runs: usize,
-        warm_up: Duration,
+        mut is_warm: impl FnMut() -> bool,
         mut forecast: impl FnMut(u64) -> Result<()>,
         mut tell: impl FnMut(usize),
     ) -> Result<Self> {
@@ -32,8 +33,8 @@ impl Times {
         };
         let first_ms = next()?;
         tell(1);
-        let (started, mut warm_up_runs) = (Instant::now(), 0);
-        while started.elapsed() < warm_up {
+        let mut warm_up_runs = 0;
+        while !is_warm() {
             next()?;
             warm_up_runs += 1;
         }
@@ -46,39 +47,48 @@ impl Times {
     }
 }
 
+/// Whether so much time has passed since this was asked first.
+pub(super) fn after(warm_up: Duration) -> impl FnMut() -> bool {
+    let mut started = None;
+    move || started.get_or_insert_with(Instant::now).elapsed() >= warm_up
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
 
     use super::*;
 
-    fn seeds_of(warm_up: Duration) -> (Times, Vec<u64>, Vec<usize>) {
+    fn seeds_of(is_warm: impl FnMut() -> bool) -> (Times, Vec<u64>, Vec<usize>) {
         let (seeds, told) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
         let forecast = |seed| {
             seeds.borrow_mut().push(seed);
             Ok(())
         };
-        let times = Times::of(3, warm_up, forecast, |done| told.borrow_mut().push(done)).unwrap();
+        let times = Times::of(3, is_warm, forecast, |done| told.borrow_mut().push(done)).unwrap();
         (times, seeds.into_inner(), told.into_inner())
     }
 
     #[test]
     fn forecasts_that_warm_up_do_not_count() {
-        let (times, seeds, told) = seeds_of(Duration::from_millis(5));
-        assert!(times.warm_up_runs > 0 && times.runs_ms.len() == 3);
-        assert_eq!(seeds, (0..4 + times.warm_up_runs as u64).collect::<Vec<_>>());
-        assert_eq!(told, [1, 2, 3, 4]);
+        let mut asked = 0;
+        let (times, seeds, told) = seeds_of(|| {
+            asked += 1;
+            asked > 2
+        });
+        assert_eq!((times.warm_up_runs, times.runs_ms.len()), (2, 3));
+        assert_eq!((seeds, told), ((0..6).collect(), vec![1, 2, 3, 4]));
     }
 
     #[test]
     fn without_warming_up_all_but_the_first_count() {
-        let (times, seeds, _) = seeds_of(Duration::ZERO);
+        let (times, seeds, _) = seeds_of(after(Duration::ZERO));
         assert_eq!((times.warm_up_runs, seeds.len()), (0, 4));
     }
 
     #[test]
     fn a_forecast_that_fails_ends_it() {
         let fails = |seed| if seed == 2 { Err(nowcast::Error::Setting("no".into())) } else { Ok(()) };
-        assert!(Times::of(3, Duration::ZERO, fails, |_| ()).is_err());
+        assert!(Times::of(3, || true, fails, |_| ()).is_err());
     }
 }
