@@ -1,5 +1,5 @@
 //! Devices of one process that take turns on one thread, and that run at once on threads of their own: every one has the
-//! digits that it has alone, and those of all others of its kind.
+//! digits that it has without the others in between, and those of all others of its kind.
 //!
 //! The kernels run compiled for this processor, twice (everywhere a C++ compiler is), and on all GPUs that there are.
 
@@ -39,8 +39,8 @@ fn product(dtype: Dtype, round: usize) -> Product {
     Product { norm_epsilon: Some(1e-5), has_residual: true, size, ..Product::new(dtype, 320, 640, LIVE[0]) }
 }
 
-/// The digits of every round on a device that is alone.
-fn digits_alone(device: &CudaDevice, dtype: Dtype) -> Vec<Vec<u64>> {
+/// The digits of every round, from a plan of its own.
+fn digits_of_rounds(device: &CudaDevice, dtype: Dtype) -> Vec<Vec<u64>> {
     let mut prepared = product(dtype, 0).prepare(device);
     (0..ROUNDS).map(|round| run(&mut prepared, dtype, round)).collect()
 }
@@ -53,7 +53,7 @@ fn run(prepared: &mut Prepared, dtype: Dtype, round: usize) -> Vec<u64> {
 fn digits_of_kinds(all: &[CudaDevice], dtype: Dtype) -> BTreeMap<String, Vec<Vec<u64>>> {
     let mut kinds = BTreeMap::new();
     for device in all {
-        let digits = digits_alone(device, dtype);
+        let digits = digits_of_rounds(device, dtype);
         let (first, name) = (product(dtype, 0), device.describe());
         let results = first.run(device, LIVE[0]);
         first.check(&name, &results, LIVE[0]);
@@ -70,7 +70,7 @@ fn devices_take_turns() {
         let kinds = digits_of_kinds(&all, dtype);
         let mut plans: Vec<(&CudaDevice, Prepared)> =
             all.iter().map(|device| (device, product(dtype, 0).prepare(device))).collect();
-        // A device less in each round: what goes must not take along what another one needs.
+        // A plan less in each round: what goes must not take along what another one needs.
         for (round, live) in LIVE.into_iter().enumerate() {
             for (device, prepared) in &mut plans {
                 let digits = run(prepared, dtype, round);
@@ -93,7 +93,7 @@ fn devices_run_at_once() {
                 let expected = &kinds[&kind(device)];
                 scope.spawn(move || {
                     for _ in 0..ROUNDS {
-                        assert_eq!(digits_alone(device, dtype), *expected, "{}", device.describe());
+                        assert_eq!(digits_of_rounds(device, dtype), *expected, "{}", device.describe());
                     }
                 });
             }

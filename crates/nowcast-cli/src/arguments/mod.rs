@@ -395,8 +395,9 @@ pub(crate) struct BenchArguments {
     /// Timed forecasts after the first
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) runs: usize,
-    /// Milliseconds of forecasts that do not count, between the first and those that are timed: clocks take so long to settle
-    #[arg(long, default_value_t = 200, value_name = "MS", value_parser = clap::value_parser!(u64).range(..=600_000))]
+    /// Milliseconds of forecasts that do not count, between the first and those that are timed: until a machine keeps its pace
+    #[arg(long, default_value_t = 200, value_name = "MS", conflicts_with = "roofline",
+          value_parser = clap::value_parser!(u64).range(..=600_000))]
     pub(crate) warm_up: u64,
     /// Measure what the processor can do at most, and each operation's share of it (CPU)
     #[arg(long, conflicts_with_all = ["files", "compare"])]

@@ -95,6 +95,7 @@ fn settings_out_of_range() {
         (&["inspect", &model, "--memory-limit", "1"], &["the weights alone take"]),
         (&["bench", "--model", &model, "--warm-up", "600001"], &["--warm-up", "600000"]),
         (&["bench", "--model", &model, "--warm-up", "-1"], &["-1"]),
+        (&["bench", "--model", &model, "--warm-up", "9", "--roofline"], &["--warm-up", "--roofline"]),
         (&["bench", "--model", &model, "--runs", "0"], &["runs", "at least 1"]),
         (&["bench", "--model", &model, "--batch", "0"], &["batch", "at least 1"]),
         (&["bench", "--model", &model, "--variates", "0"], &["variates", "at least 1"]),

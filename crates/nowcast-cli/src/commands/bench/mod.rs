@@ -103,7 +103,9 @@ impl Timed {
             summary.text(),
             arguments.runs
         );
-        let _ = writeln!(text, "load {:.1} ms, first forecast {:.1} ms", self.load_ms, self.times.first_ms);
+        let (first_ms, warm_up_runs) = (self.times.first_ms, self.times.warm_up_runs);
+        let _ =
+            writeln!(text, "load {:.1} ms, first forecast {first_ms:.1} ms, {warm_up_runs} to warm up", self.load_ms);
         let _ = writeln!(
             text,
             "weights {}, plan {}, peak {}",

@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<()> {
     // The first forecast writes the plan.
     workload.forecast(0)?;
     profile.clear();
-    // All of them count, the first one, too: reading the weights to find the limits has warmed up.
+    // All of them count, the first one, too: limits were measured just before.
     let times = time(arguments.runs - 1, Duration::ZERO, &mut workload)?;
     let times_ms: Vec<f64> = std::iter::once(times.first_ms).chain(times.runs_ms).collect();
     let control_ms = limits::read_weights(&device, workload.weight_bytes(), times_ms.len())?;
