@@ -204,8 +204,9 @@ fn samples_in_order() {
 
 #[test]
 fn tokens_are_embedded_and_drawn_as_on_the_cpu() {
-    for shared in [true, false] {
-        compare(|| tokens(shared), &[live(2, 5, 11), live(1, 2, 3), live(2, 1, 4), live(1, 5, 11)], EXACT);
+    // Few tokens for each thread of a block, and many.
+    for (shared, bits) in [(true, 7), (false, 7), (true, 11), (false, 11)] {
+        compare(|| tokens(shared, bits), &[live(2, 5, 11), live(1, 2, 3), live(2, 1, 4), live(1, 5, 11)], EXACT);
     }
 }
 

@@ -92,7 +92,7 @@ pub fn operations() -> Vec<OperationCheck> {
         check("mixture parameters, means and samples", 4.0, [live(3, 1, 37), live(2, 1, 5)], || {
             drawing(Head::Mixture { components: 24 }, false)
         }),
-        check("token embedding and sampling", 4.0, [live(2, 5, 11), live(1, 2, 3)], || tokens(false)),
+        check("token embedding and sampling", 4.0, [live(2, 5, 11), live(1, 2, 3)], || tokens(false, 7)),
     ]
 }
 

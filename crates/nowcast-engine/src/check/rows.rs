@@ -71,10 +71,9 @@ pub fn moving<'a>(samples: usize) -> Case<'a> {
 }
 
 /// Everything between integers and integers, every draw under one filter.
-pub fn tokens<'a>(shared: bool) -> Case<'a> {
-    const BITS: usize = 7;
+pub fn tokens<'a>(shared: bool, bits: usize) -> Case<'a> {
     let mut case = Case::new(live(2, 5, 11));
-    let vocabulary = 1 << BITS;
+    let vocabulary = 1 << bits;
     let tables: Vec<_> = (0..10)
         .map(|salt| {
             let width = if salt % 2 == 0 { 12 } else { 20 };
@@ -82,9 +81,9 @@ pub fn tokens<'a>(shared: bool) -> Case<'a> {
         })
         .collect();
     let series = Rows::batch();
-    let signs = case.input(series.times_context(0), 2 * BITS, 1.0);
+    let signs = case.input(series.times_context(0), 2 * bits, 1.0);
     let pairs = case.plan.tensor_of(Element::I32, series.times_context(0), 2);
-    case.plan.push(Operation::QuantiseBits(operation::QuantiseBits { input: signs, first_bits: BITS, output: pairs }));
+    case.plan.push(Operation::QuantiseBits(operation::QuantiseBits { input: signs, first_bits: bits, output: pairs }));
     case.output("pairs", pairs);
     let stamps = case.integers(Rows::fixed(7).times_context(0), 3, |index| (index * 37 % 128) as i32);
     let embedded = case.plan.tensor(series.times_context(0), 32);

@@ -18,6 +18,7 @@ macro_rules! sources {
 /// What the sources include.
 pub(super) const HEADERS: &[Source] = sources![
     "plan.cuh",
+    "predicates.cuh",
     "elementary.cuh",
     "random.cuh",
     "linear.cuh",
@@ -192,7 +193,9 @@ kernels! {
         AddRows = "add_rows", RoundRows = "round_rows", NormRows = "norm_rows", SwiGlu = "swiglu";
     "sort_samples.cu": SortSamples = "sort_samples";
     "tokens.cu": RepeatRows = "repeat_rows", Embed = "embed", QuantiseBits = "quantise_bits";
-    "sampling.cu": WeighTokens = "weigh_tokens", DrawToken = "draw_token";
+    "sampling.cu":
+        WeighTokens = "weigh_tokens", DrawToken = "draw_token",
+        WeighManyTokens = "weigh_many_tokens", DrawOfManyTokens = "draw_of_many_tokens";
     "transfer.cu": Transfer = "transfer", SendAnswer = "send_answer";
     "linear_f32.cu":
         ClusterHeld = "cluster_held_f32", ClusterHeldOperands = "cluster_held_operands_f32", Ring64 = "ring_64_f32";

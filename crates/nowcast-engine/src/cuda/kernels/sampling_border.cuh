@@ -11,17 +11,38 @@
 #define OWN_BINS (BINS / THREADS)
 // Tokens that are few enough to be compared with each other.
 #define MOST_RIVALS 128
+// Threads that compare one of few rivals with the others.
+#define MOST_COMPARERS (4 * THREADS / MOST_RIVALS)
 
-// Threads that compare one rival with the others.
-#define COMPARERS 4
+// Goes through the tokens of a thread, there or not. A few are written out, with their keys and weights in registers and
+// conditions in predicates; those of the largest vocabularies lie in local memory.
+#define FOR_OWN(next, own) \
+    _Pragma("unroll (EACH > 4 ? 1 : EACH)") for (int next = 0; next < (EACH > 4 ? (own).count : EACH); next++)
 
-// Goes through all tokens. A launch reads every instruction for the first time: short code is there sooner than loops that
-// are rolled out.
-#define FOR_TOKENS(index, vocabulary) \
-    _Pragma("unroll 1") for (int index = threadIdx.x; index < (vocabulary); index += THREADS)
+// Tokens that follow each other: those of a thread, at most so many.
+template <int EACH>
+struct OwnTokens {
+    int first, count;
+    // Numbers that order like the scaled logits, and unnormalised probabilities: 0 of those that are not there.
+    u32 keys[EACH];
+    double weights[EACH];
+
+    __device__ __forceinline__ explicit OwnTokens(int vocabulary) {
+        int each = (vocabulary + THREADS - 1) / THREADS, left = vocabulary - (int)threadIdx.x * each;
+        first = threadIdx.x * each, count = left < 0 ? 0 : left < each ? left : each;
+    }
+    __device__ __forceinline__ bool has(int next) const {
+        return next < count;
+    }
+    // The place of a token in the vocabulary; that of another one where it is not there.
+    __device__ __forceinline__ int place(int next) const {
+        return has(next) ? first + next : 0;
+    }
+};
 
 // What the threads of a block tell each other.
 struct BorderShare {
+    // Empty between two passes.
     uint4 bins[BINS / 4];
     double rival_amounts[MOST_RIVALS], sums[WARPS];
     u32 rival_keys[MOST_RIVALS], warps[WARPS];
@@ -52,7 +73,11 @@ __device__ inline double sum_of_block(double value, double* sums) {
     return sum;
 }
 
-// Finds the digit of the bin in which the sum from the last bin on reaches `wanted`, and the sum above it.
+__device__ inline void empty_bins(BorderShare* share) {
+    for (int index = threadIdx.x; index < BINS / 4; index += THREADS) share->bins[index] = make_uint4(0, 0, 0, 0);
+}
+
+// Finds the digit of the bin in which the sum from the last bin on reaches `wanted`, and the sum above it. Empties the bins.
 __device__ inline void find_digit(u32 above, u32 wanted, BorderShare* share) {
     // Threads take the last bins first.
     int first = BINS - OWN_BINS * (threadIdx.x + 1), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -60,6 +85,7 @@ __device__ inline void find_digit(u32 above, u32 wanted, BorderShare* share) {
 #pragma unroll
     for (int next = 0; next < OWN_BINS / 4; next++) {
         uint4 four = share->bins[first / 4 + next];
+        share->bins[first / 4 + next] = make_uint4(0, 0, 0, 0);
         own[4 * next] = four.x, own[4 * next + 1] = four.y, own[4 * next + 2] = four.z, own[4 * next + 3] = four.w;
         sum += four.x + four.y + four.z + four.w;
     }
@@ -79,12 +105,48 @@ __device__ inline void find_digit(u32 above, u32 wanted, BorderShare* share) {
     __syncthreads();
 }
 
-// The key from which on the amounts come to more than `most`, while those above it do not. As numbers of 32 bits in units of
-// `1 / unit` amounts find the neighbourhood; sums of the amounts decide there. It is certain where no sum comes nearer to
-// `most` than `rounding`, and no other token has the key.
-template <typename Amount>
-__device__ inline u32 border(const u32* keys, Amount amount, int vocabulary, double most, double unit, double rounding,
-                             bool* is_certain, BorderShare* share) {
+// Places among the rivals of the block for those of a thread.
+__device__ inline int places_of(int rivals, BorderShare* share) {
+    int up_to = sum_up_to_lane(rivals), first = 0;
+    if (threadIdx.x % 32 == 31 && up_to > 0) first = atomicAdd(&share->rivals, up_to);
+    return __shfl_sync(0xffffffffu, first, 31) + up_to - rivals;
+}
+
+// The key of a rival with which the sum exceeds `most`, while that of all larger ones does not, if there is one.
+template <bool COUNTS>
+__device__ inline void compare_rivals(int rivals, double sum_above, double most, double rounding, BorderShare* share) {
+    // The fewer rivals there are, the more threads of a warp share one.
+    int comparers = rivals > MOST_RIVALS / 2 ? MOST_COMPARERS / 4 : rivals > MOST_RIVALS / 4 ? MOST_COMPARERS / 2 : MOST_COMPARERS;
+    int place = threadIdx.x / comparers, ties = 0;
+    if ((int)(threadIdx.x & ~31u) >= comparers * rivals) return;
+    bool is_rival = place < rivals;
+    u32 key = share->rival_keys[is_rival ? place : 0];
+    double more = 0.0, same = 0.0;
+#pragma unroll 4
+    for (int other = threadIdx.x % comparers; other < rivals; other += comparers) {
+        u32 rival = share->rival_keys[other];
+        double amount = COUNTS ? 1.0 : share->rival_amounts[other];
+        if (rival > key) more += amount;
+        if (rival == key) same += amount, ties++;
+    }
+    for (int half = comparers / 2; half > 0; half /= 2) {
+        more += __shfl_xor_sync(0xffffffffu, more, half);
+        same += __shfl_xor_sync(0xffffffffu, same, half);
+        ties += __shfl_xor_sync(0xffffffffu, ties, half);
+    }
+    double before = sum_above + more, from = before + same;
+    if (is_rival && before <= most && from > most) {
+        share->key = key;
+        share->is_certain = before < most - rounding && from > most + rounding && ties == 1;
+    }
+}
+
+// The key from which on tokens come to more than `most`, while those above it do not, by their number or by their weights. As
+// numbers of 32 bits in units of `1 / unit` amounts find the neighbourhood; sums of the amounts decide there. It is certain
+// where no sum comes nearer to `most` than `rounding`, and no other token has the key. Bins are empty, before and after.
+template <bool COUNTS, int EACH>
+__device__ inline u32 border(const OwnTokens<EACH>& own, double most, double unit, double rounding, bool* is_certain,
+                             BorderShare* share) {
     u32 prefix = 0, above = 0, wanted = (u32)(most * unit) + 1;
     double sum_above;
     int shift = 32, rivals;
@@ -92,53 +154,43 @@ __device__ inline u32 border(const u32* keys, Amount amount, int vocabulary, dou
     do {
         // The first digit has a bit less.
         shift = shift == 32 ? 32 - DIGIT_BITS + 1 : shift - DIGIT_BITS;
-        for (int index = threadIdx.x; index < BINS / 4; index += THREADS) share->bins[index] = make_uint4(0, 0, 0, 0);
         if (threadIdx.x == 0) share->digit = 0, share->above = above;
+        u32* bins = &share->bins[0].x;
+        FOR_OWN(next, own) {
+            u32 key = own.keys[next] >> shift;
+            u32 amount = COUNTS ? 1u : (u32)(own.weights[next] * unit + 0.5);
+            if (own.has(next) & (key >> DIGIT_BITS == prefix)) atomicAdd(&bins[key % BINS], amount);
+        }
         __syncthreads();
         if (threadIdx.x == 0) share->rivals = 0;
-        u32* bins = &share->bins[0].x;
-        FOR_TOKENS(index, vocabulary) {
-            u32 key = keys[index] >> shift;
-            if (key >> DIGIT_BITS == prefix) atomicAdd(&bins[key % BINS], (u32)(amount(index) * unit + 0.5));
-        }
-        __syncthreads();
         find_digit(above, wanted, share);
         prefix = prefix << DIGIT_BITS | share->digit, above = share->above;
-        double own = 0.0;
-        FOR_TOKENS(index, vocabulary) {
-            u32 key = keys[index] >> shift;
-            if (key > prefix) own += amount(index);
-            int place = key == prefix ? atomicAdd(&share->rivals, 1) : MOST_RIVALS;
-            if (place < MOST_RIVALS) share->rival_keys[place] = keys[index], share->rival_amounts[place] = amount(index);
+        double amount_above = 0.0;
+        int own_rivals = 0;
+        FOR_OWN(next, own) {
+            u32 key = own.keys[next] >> shift;
+            if (!COUNTS) amount_above += key > prefix ? own.weights[next] : 0.0;
+            own_rivals += own.has(next) & (key == prefix);
+        }
+        int place = places_of(own_rivals, share);
+        FOR_OWN(next, own) {
+            bool is_rival = own.has(next) & (own.keys[next] >> shift == prefix);
+            if (is_rival & (place < MOST_RIVALS)) {
+                share->rival_keys[place] = own.keys[next];
+                if (!COUNTS) share->rival_amounts[place] = own.weights[next];
+            }
+            place += is_rival;
         }
         if (threadIdx.x == 0) share->key = prefix << shift, share->is_certain = 0;
-        sum_above = sum_of_block(own, share->sums);
+        if (COUNTS) {
+            __syncthreads();
+            sum_above = (double)above;
+        } else {
+            sum_above = sum_of_block(amount_above, share->sums);
+        }
         rivals = share->rivals;
     } while (rivals > MOST_RIVALS && shift > 0);
-    // Some threads of a warp share a rival.
-#pragma unroll 1
-    for (int first = 0; rivals <= MOST_RIVALS && first < rivals; first += THREADS / COMPARERS) {
-        int place = first + threadIdx.x / COMPARERS, ties = 0;
-        bool is_rival = place < rivals;
-        u32 key = share->rival_keys[is_rival ? place : 0];
-        double more = 0.0, same = 0.0;
-#pragma unroll 2
-        for (int other = threadIdx.x % COMPARERS; other < rivals; other += COMPARERS) {
-            u32 rival = share->rival_keys[other];
-            if (rival > key) more += share->rival_amounts[other];
-            if (rival == key) same += share->rival_amounts[other], ties++;
-        }
-        for (int half = COMPARERS / 2; half > 0; half /= 2) {
-            more += __shfl_xor_sync(0xffffffffu, more, half);
-            same += __shfl_xor_sync(0xffffffffu, same, half);
-            ties += __shfl_xor_sync(0xffffffffu, ties, half);
-        }
-        double before = sum_above + more, from = before + same;
-        if (is_rival && before <= most && from > most) {
-            share->key = key;
-            share->is_certain = before < most - rounding && from > most + rounding && ties == 1;
-        }
-    }
+    if (rivals <= MOST_RIVALS) compare_rivals<COUNTS>(rivals, sum_above, most, rounding, share);
     __syncthreads();
     *is_certain = share->is_certain;
     return share->key;

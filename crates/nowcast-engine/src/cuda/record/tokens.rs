@@ -3,7 +3,7 @@
 use super::{Recorder, Shape, int, rows};
 use crate::cuda::argument::{Field, KernelRows, argument};
 use crate::cuda::kernel::Kernel;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::operation::{Embed, QuantiseBits, RepeatRows, SampleToken};
 
 argument! {
@@ -32,8 +32,11 @@ argument! {
     }
 }
 
-/// Threads of a block there.
+/// Threads of a block there, and tokens of a thread at most: of one for few tokens, and for many; `THREADS`, `FEW_TOKENS` and
+/// `MANY_TOKENS`.
 const SAMPLING_THREADS: usize = 256;
+const FEW_TOKENS: usize = 4;
+const MANY_TOKENS: usize = 48;
 
 /// Threads of a block of `embed` in tokens.cu.
 const EMBED_THREADS: usize = 256;
@@ -151,6 +154,16 @@ impl Recorder<'_> {
             position: int(op.position)?,
             shared: op.shared.into(),
         };
+        let (weigh_kernel, draw_kernel) = match vocabulary.div_ceil(SAMPLING_THREADS) {
+            0..=FEW_TOKENS => (Kernel::WeighTokens, Kernel::DrawToken),
+            ..=MANY_TOKENS => (Kernel::WeighManyTokens, Kernel::DrawOfManyTokens),
+            _ => {
+                let most = SAMPLING_THREADS * MANY_TOKENS;
+                return Err(Error::Device(format!(
+                    "a vocabulary of {vocabulary} tokens, of which GPUs sample {most}: use the CPU"
+                )));
+            }
+        };
         // Weights, the sums up to each of them, and the logits as numbers of 32 bits.
         let shape = |rows: usize| Shape {
             grid: [rows, 1, 1],
@@ -162,11 +175,11 @@ impl Recorder<'_> {
         let machine = &self.weights.machine;
         let spread = machine.spread_shared_bytes(weigh.grid[0].div_ceil(machine.multiprocessors()).max(1));
         weigh.shared_bytes = weigh.shared_bytes.max(spread.min(machine.most_shared_bytes()));
-        self.launch("SampleToken", Kernel::WeighTokens, weigh, argument.clone())?;
+        self.launch("SampleToken", weigh_kernel, weigh, argument.clone())?;
         if !op.shared {
             return Ok(());
         }
         let draw = shape(self.most(op.tokens.rows)?);
-        self.launch("SampleToken", Kernel::DrawToken, draw, argument)
+        self.launch("SampleToken", draw_kernel, draw, argument)
     }
 }
