@@ -27,6 +27,10 @@ struct ChunkAttention {
     static const int ROUND = BLOCKS * SHARERS * CHUNK;
     // Rows that a thread merges, if any.
     static const int OWNED = ROWS * LANES > THREADS ? ROWS * LANES / THREADS : 1;
+    // Few rows, of small heads: every block of a cluster rotates their queries for itself.
+    static const bool OPENS = BLOCKS > 1 && GROUPS == 1;
+    // Where exponents and results will be.
+    static const int OPENING_WORDS = SHARERS * (TILES * CHUNK_STEPS * STEP_WORDS(FORMAT) + ROWS * STRIDE);
     const Attention& call;
     int head_dim, links, lane, place, quarter, warp, sharer;
     // Where this sharer's next chunk starts, the end of the keys that any row sees, and that of all keys.
@@ -68,6 +72,11 @@ struct ChunkAttention {
         largest = sums + SHARERS * ROWS * CHUNK_WARPS;
         keys = attention.prefix_keys + prefix, values = attention.prefix_values + prefix;
         operands = attention.operands + ((i64)blockIdx.z * call.heads + blockIdx.y) * call.chunks * CHUNK_WORDS(FORMAT, GROUPS);
+    }
+
+    // Room for the newest tokens until exponents and results need it.
+    __device__ __forceinline__ float* opening() const {
+        return query_scales + ROWS;
     }
 
     // A sharer behind the last chunk looks at that one, in vain.
@@ -124,12 +133,13 @@ struct ChunkAttention {
         return exponents + (tile * CHUNK_STEPS + step) * STEP_WORDS(FORMAT);
     }
 
-    // Cuts the rows of the block, of which so many are live: sixteen threads each.
-    __device__ __forceinline__ void cut_queries(i64 first_row, int head, int rows) const {
+    // Cuts the rows of the block, of which so many are live, from where their queries are: sixteen threads each.
+    template <typename Place>
+    __device__ __forceinline__ void cut_queries(int rows, Place query_of) const {
         int among = threadIdx.x % LANES;
 #pragma unroll 1
         for (int row = threadIdx.x / LANES; row < ROWS; row += THREADS / LANES) {
-            const float* from = query_at(call, first_row + row, head, head_dim);
+            const float* from = query_of(row);
             float4 four[GROUPS];
             float top = 0.0f;
 #pragma unroll

@@ -3,6 +3,7 @@
 
 #include "attention_append.cuh"
 #include "attention_chunks.cuh"
+#include "attention_opening.cuh"
 #include "attention_paths.cuh"
 #include "attention_rows.cuh"
 
@@ -34,13 +35,18 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     ChunkPairs pairs;
     if (GROUPS == 1 && !IS_CUT) block.load_keys(block.start, 0, &pairs);
     bool is_first = BLOCKS == 1 || blockIdx.x % BLOCKS == 0;
-    if (call.key_column >= 0) {
-        if (is_first) append_newest<Block>(call, first_row, head, rows);
-        block.meet();
+    Opening<Block, Block::OPENS> opening(block, first_row, head, rows);
+    if constexpr (Block::OPENS) {
+        opening.open(is_first);
+    } else {
+        if (call.key_column >= 0) {
+            if (is_first) append_newest<Block>(call, first_row, head, rows);
+            block.meet();
+        }
+        block.cut_queries(rows, [&](int row) { return query_at(call, first_row + row, head, head_dim); });
+        // One chunk is gone through too soon for that to pay.
+        if (is_first && !IS_CHUNK) expect_own_keys<Block>(call, first_row, head, rows);
     }
-    block.cut_queries(first_row, head, rows);
-    // One chunk is gone through too soon for that to pay.
-    if (is_first && !IS_CHUNK) expect_own_keys<Block>(call, first_row, head, rows);
     int own_row = threadIdx.x / LANES * OWNED;
     bool owns = own_row < ROWS && is_first;
     __syncthreads();
@@ -77,7 +83,10 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
             if (is_last) break;
             cut = block.load_cut_keys();
         }
+        // Who hides the whole context has not met the others yet.
+        if (Block::OPENS && first_chunk >= common) block.meet();
         if (!is_first) return;
+        opening.put_back();
 #pragma unroll
         for (int index = 0; index < OWNED; index++) {
             if (owns) block.put_by(own_row + index, answers[index]);
@@ -85,7 +94,7 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     }
     if (TILES == 1) {
         __syncthreads();
-        finish_few_rows(block, first_row, head, rows);
+        finish_few_rows(block, first_row, head, rows, opening);
         return;
     }
     __syncwarp();
@@ -119,7 +128,7 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     KERNEL(cut_context_256_##name, CutContext, CHUNK_THREADS) {                                                        \
         cut_context<FORMAT, 4>(call);                                                                                  \
     }                                                                                                                  \
-    KERNEL_IN_CLUSTER(attend_cut_few_64_##name, Attention, 2 * CHUNK_THREADS, 2, FEW_BLOCKS) {                         \
+    KERNEL_IN_CLUSTER(attend_cut_few_64_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_BLOCKS) {                         \
         attend_chunks<FORMAT, 1, 2, 1, FEW_BLOCKS, false, true>(call);                                                 \
     }                                                                                                                  \
     KERNEL_IN_CLUSTER(attend_cut_few_128_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_BLOCKS) {                        \
@@ -159,7 +168,7 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     KERNEL_AHEAD(attend_256_2_##name, Attention, 2 * CHUNK_THREADS, 1) {                                               \
         attend_chunks<FORMAT, 1, 2, 4, 1, false>(call);                                                                \
     }                                                                                                                  \
-    KERNEL_IN_CLUSTER(attend_few_64_##name, Attention, 2 * CHUNK_THREADS, 2, FEW_BLOCKS) {                             \
+    KERNEL_IN_CLUSTER(attend_few_64_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_BLOCKS) {                             \
         attend_chunks<FORMAT, 1, 2, 1, FEW_BLOCKS, false>(call);                                                       \
     }                                                                                                                  \
     KERNEL_IN_CLUSTER(attend_few_128_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_BLOCKS) {                            \

@@ -66,8 +66,9 @@ struct NewestTokens {
         row[first] = pair.x, row[second] = pair.y;
     }
 
-    // In their places once the block has met.
-    __device__ __forceinline__ void keep() {
+    // In their places once the block has met, and in the cache if this block `owns` them. Queries are put back, rotated, unless
+    // others have yet to read them.
+    __device__ __forceinline__ void keep(bool owns = true, bool puts_back = true) {
         if (!has_pair) return;
         if (!appends()) {
 #pragma unroll
@@ -80,14 +81,23 @@ struct NewestTokens {
             bool is_packed = packs_own<CAN_PACK>(call);
             if (is_packed) queries[next] = nearest_bf16(queries[next]), keys[next] = nearest_bf16(keys[next]);
             float2 asked = rotary.query(queries[next]), own = rotary.key(keys[next]);
+            queries[next] = asked;
             if (is_packed) own = packed_own(own, values[next]);
             put(query(row), first, second, asked), put(key(row), first, second, own);
             if (!is_packed) put(value(row), first, second, values[next]);
-            if (row >= rows) continue;
-            put(places[next] + call.query_column, first, second, asked);
+            if (!owns || row >= rows) continue;
+            if (puts_back) put(places[next] + call.query_column, first, second, asked);
             i64 room = newest_room(call, first_row + row, head, call.head_dim);
             put(call.suffix_keys + room, first, second, own);
             if (!is_packed) put(call.suffix_values + room, first, second, values[next]);
+        }
+    }
+
+    // Queries, rotated, where they came from: where they were kept without that.
+    __device__ __forceinline__ void put_back() const {
+#pragma unroll
+        for (int next = 0; next < TOGETHER; next++) {
+            if (appends() && has_pair && row_of(next) < rows) put(places[next] + call.query_column, first, second, queries[next]);
         }
     }
 };
