@@ -33,15 +33,19 @@ struct Opening<Block, true> {
 
     __device__ __forceinline__ void open(bool is_first) {
         const Attention& call = block.call;
-        int slot = threadIdx.x / LANES, row = slot % rows;
+        int slot = threadIdx.x / LANES, row = slot % rows, items = own_items(call, rows);
+        // A context that attends to itself has no own keys, nor paths.
+        bool goes_through = is_first && items > 0;
         OwnKeys<Block::CAN_PACK, 1, OWN_CHUNK> keys;
-        keys.begin(call, newest.query(row), (int)first_row + row, head, call.hidden - block.context, slot < own_items(call, rows));
+        if (goes_through) {
+            keys.begin(call, newest.query(row), (int)first_row + row, head, call.hidden - block.context, slot < items);
+        }
         newest.send();
-        if (is_first) keys.send(slot / rows * OWN_CHUNK);
+        if (goes_through) keys.send(slot / rows * OWN_CHUNK);
         newest.keep(is_first, false);
         __syncthreads();
         block.cut_queries(rows, [&](int row) { return newest.query(row); });
-        if (!is_first) return;
+        if (!goes_through) return;
         if (newest.appends()) keys.replace(call.seen - 1, newest.key(row), newest.value(row));
         keys.attend(&own);
     }
