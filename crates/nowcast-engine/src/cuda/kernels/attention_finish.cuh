@@ -43,7 +43,8 @@ __device__ __forceinline__ void finish_few_rows(const Block& block, i64 first_ro
         Answer<GROUPS> chunk;
         if (!opening.knows(first, &chunk)) {
             OwnKeys<Block::CAN_PACK, GROUPS, OWN_CHUNK> own;
-            own.begin(call, query_at(call, first_row + item % rows, head, block.head_dim), (int)first_row + item % rows, head, hidden, item < items);
+            own.begin(call, query_at(call, first_row + item % rows, head, block.head_dim), (int)first_row + item % rows, head,
+                      hidden, item < items);
             own.send(item / rows * OWN_CHUNK);
             own.attend(&chunk);
         }
