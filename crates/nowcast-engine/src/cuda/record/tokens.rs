@@ -154,15 +154,15 @@ impl Recorder<'_> {
             position: int(op.position)?,
             shared: op.shared.into(),
         };
-        let (weigh_kernel, draw_kernel) = match vocabulary.div_ceil(SAMPLING_THREADS) {
-            0..=FEW_TOKENS => (Kernel::WeighTokens, Kernel::DrawToken),
-            ..=MANY_TOKENS => (Kernel::WeighManyTokens, Kernel::DrawOfManyTokens),
-            _ => {
-                let most = SAMPLING_THREADS * MANY_TOKENS;
-                return Err(Error::Device(format!(
-                    "a vocabulary of {vocabulary} tokens, of which GPUs sample {most}: use the CPU"
-                )));
-            }
+        let (each, most) = (vocabulary.div_ceil(SAMPLING_THREADS), SAMPLING_THREADS * MANY_TOKENS);
+        if each > MANY_TOKENS {
+            return Err(Error::Device(format!(
+                "GPUs sample {most} tokens, not a vocabulary of {vocabulary}: use the CPU"
+            )));
+        }
+        let (weigh_kernel, draw_kernel) = match each <= FEW_TOKENS {
+            true => (Kernel::WeighTokens, Kernel::DrawToken),
+            false => (Kernel::WeighManyTokens, Kernel::DrawOfManyTokens),
         };
         // Weights, the sums up to each of them, and the logits as numbers of 32 bits.
         let shape = |rows: usize| Shape {
