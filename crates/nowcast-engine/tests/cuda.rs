@@ -247,6 +247,14 @@ fn filters_keep_the_tokens_of_the_cpu() {
 }
 
 #[test]
+fn a_vocabulary_that_no_block_holds_is_refused() {
+    for device in devices::devices() {
+        let error = filtering(13_000, 1.0, 0.0).run(&device, &[live(1, 1, 1)]).unwrap_err();
+        assert!(error.to_string().contains("12288") && error.to_string().contains("use the CPU"), "{error}");
+    }
+}
+
+#[test]
 fn what_is_not_a_number_is_no_token_and_embeds_as_none() {
     let cpu: Box<dyn Device> = Box::new(CpuDevice::new(Some(2)));
     for device in std::iter::once(cpu).chain(exact_devices().map(|device| Box::new(device) as Box<dyn Device>)) {

@@ -2,10 +2,10 @@
 // own keys meanwhile.
 #pragma once
 
-#include "attention_append.cuh"
 #include "attention_finish.cuh"
 #include "newest_tokens.cuh"
 
+// Of all other kernels: nothing.
 template <typename Block, bool OPENS>
 struct Opening {
     __device__ __forceinline__ Opening(const Block&, i64, int, int) {}

@@ -9,10 +9,6 @@
 #include "sampling_chains.cuh"
 #include "token.cuh"
 
-// Tokens of a thread: of most vocabularies, and of those that fill shared memory.
-#define FEW_TOKENS 4
-#define MANY_TOKENS 48
-
 // What the threads of a block tell each other while they weigh, and while they draw.
 struct WeighShare {
     BorderShare border;

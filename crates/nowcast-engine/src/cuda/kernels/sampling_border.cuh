@@ -14,10 +14,14 @@
 // Threads that compare one of few rivals with the others.
 #define MOST_COMPARERS (4 * THREADS / MOST_RIVALS)
 
+// Tokens of a thread: of most vocabularies, and of those that fill shared memory.
+constexpr int FEW_TOKENS = 4, MANY_TOKENS = 48;
+
 // Goes through the tokens of a thread, there or not. A few are written out, with their keys and weights in registers and
-// conditions in predicates; those of the largest vocabularies lie in local memory.
-#define FOR_OWN(next, own) \
-    _Pragma("unroll (EACH > 4 ? 1 : EACH)") for (int next = 0; next < (EACH > 4 ? (own).count : EACH); next++)
+// conditions in predicates; many lie in local memory.
+#define FOR_OWN(next, own)                              \
+    _Pragma("unroll (EACH > FEW_TOKENS ? 1 : EACH)")    \
+    for (int next = 0; next < (EACH > FEW_TOKENS ? (own).count : EACH); next++)
 
 // Tokens that follow each other: those of a thread, at most so many.
 template <int EACH>
