@@ -23,11 +23,13 @@ struct ChunkAttention {
     // Of a row of results.
     static const int STRIDE = GROUPS * GROUP + SHARE;
     static const int THREADS = SHARERS * CHUNK_THREADS;
+    // Rows of results of all sharers.
+    static const int ALL_ROWS = SHARERS * ROWS;
     // Keys of a round.
     static const int ROUND = BLOCKS * SHARERS * CHUNK;
     // Rows that a thread merges, if any.
     static const int OWNED = ROWS * LANES > THREADS ? ROWS * LANES / THREADS : 1;
-    // Few rows, of small heads: every block of a cluster rotates their queries for itself.
+    // Few rows, of small heads: as attention_opening.cuh has it.
     static const bool OPENS = BLOCKS > 1 && GROUPS == 1;
     // Where exponents and results will be.
     static const int OPENING_WORDS = SHARERS * (TILES * CHUNK_STEPS * STEP_WORDS(FORMAT) + ROWS * STRIDE);
@@ -38,7 +40,8 @@ struct ChunkAttention {
     // [tiles, steps, parts, 32, 4] and [rows]; for each sharer [tiles, 4 steps, parts, 32, 4].
     u32 *queries, *exponents;
     float* query_scales;
-    // For each sharer [rows, STRIDE], [rows, 4 warps] twice, and [rows].
+    // For each sharer [rows, STRIDE], and as much for own chunks that are gone through before; of every sharer [rows, 4 warps]
+    // twice, and [rows].
     float *results, *tops, *sums, *largest;
     const float *keys, *values;
     // All chunks of the head.
@@ -67,9 +70,9 @@ struct ChunkAttention {
         exponents = reinterpret_cast<u32*>(memory + ROWS) + sharer * exponent_words;
         memory += ROWS + SHARERS * exponent_words;
         results = memory;
-        tops = results + SHARERS * ROWS * STRIDE;
-        sums = tops + SHARERS * ROWS * CHUNK_WARPS;
-        largest = sums + SHARERS * ROWS * CHUNK_WARPS;
+        tops = results + (ALL_ROWS + OPENS * ROWS) * STRIDE;
+        sums = tops + ALL_ROWS * CHUNK_WARPS;
+        largest = sums + ALL_ROWS * CHUNK_WARPS;
         keys = attention.prefix_keys + prefix, values = attention.prefix_values + prefix;
         operands = attention.operands + ((i64)blockIdx.z * call.heads + blockIdx.y) * call.chunks * CHUNK_WORDS(FORMAT, GROUPS);
     }
@@ -368,6 +371,14 @@ struct ChunkAttention {
         }
     }
 
+    // The first block waits for nobody at the end; the others until it has read what they left.
+    __device__ __forceinline__ static void part(bool is_first) {
+#ifdef HAS_CLUSTERS
+        arrive_in_cluster();
+        if (!is_first) wait_in_cluster();
+#endif
+    }
+
     // Waits until all sharers are here.
     __device__ __forceinline__ static void meet() {
         if (BLOCKS == 1) __syncthreads();
@@ -388,7 +399,8 @@ struct ChunkAttention {
     // stands behind the head's end is never written out.
     __device__ __forceinline__ void merge_chunks(int row, Answer<GROUPS>* answer) const {
         int component = 4 * (threadIdx.x % LANES);
-        const int ALL = BLOCKS * SHARERS, TOGETHER = ALL < 4 ? ALL : 4;
+        // Chunks asked for together: few rows of small heads leave registers for all.
+        const int ALL = BLOCKS * SHARERS, MOST = OPENS ? 8 : 4, TOGETHER = ALL < MOST ? ALL : MOST;
 #pragma unroll
         for (int first = 0; first < ALL; first += TOGETHER) {
             // The first sharer's chunk comes first. What chunks behind the end left is nobody's.

@@ -26,10 +26,10 @@ __device__ __forceinline__ int own_items(const Attention& call, int rows) {
     return rows * ((own_keys(call) + OWN_CHUNK - 1) / OWN_CHUNK);
 }
 
-// Shares the own chunks of a few rows, so many, out among all threads, and merges them in order. Each sixteen threads
-// leave one chunk behind the answers; what the first ones come to may be known before.
-template <typename Block, typename Opening>
-__device__ __forceinline__ void finish_few_rows(const Block& block, i64 first_row, int head, int rows, const Opening& opening) {
+// Shares the own chunks of a few rows, so many, out among all threads from one of them on, and merges them in order. Each
+// sixteen threads leave one chunk behind the answers.
+template <typename Block>
+__device__ __forceinline__ void finish_few_rows(const Block& block, i64 first_row, int head, int rows, int begin) {
     const int GROUPS = Block::OWN_GROUPS;
     const Attention& call = block.call;
     const int SLOTS = Block::THREADS / LANES;
@@ -38,16 +38,14 @@ __device__ __forceinline__ void finish_few_rows(const Block& block, i64 first_ro
     Answer<GROUPS> answer;
     if (slot < rows) block.take_up(slot, &answer);
 #pragma unroll 1
-    for (int first = 0; first < items; first += SLOTS) {
+    for (int first = begin; first < items; first += SLOTS) {
         int item = first + slot;
+        OwnKeys<Block::CAN_PACK, GROUPS, OWN_CHUNK> own;
+        own.begin(call, query_at(call, first_row + item % rows, head, block.head_dim), (int)first_row + item % rows, head, hidden,
+                  item < items);
+        own.send(item / rows * OWN_CHUNK);
         Answer<GROUPS> chunk;
-        if (!opening.knows(first, &chunk)) {
-            OwnKeys<Block::CAN_PACK, GROUPS, OWN_CHUNK> own;
-            own.begin(call, query_at(call, first_row + item % rows, head, block.head_dim), (int)first_row + item % rows, head,
-                      hidden, item < items);
-            own.send(item / rows * OWN_CHUNK);
-            own.attend(&chunk);
-        }
+        own.attend(&chunk);
         block.put_by(Block::ROWS + slot, chunk);
         __syncthreads();
         for (int other = (slot + rows - first % rows) % rows; slot < rows && other < SLOTS && first + other < items; other += rows) {

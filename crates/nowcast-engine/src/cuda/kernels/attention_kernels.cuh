@@ -76,7 +76,11 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
                 if (owns) block.merge_chunks(own_row + index, &answers[index]);
             }
             // Nobody overwrites or leaves what others still read.
-            if (BLOCKS > 1) block.meet();
+            if (BLOCKS > 1 && is_last) {
+                block.part(is_first);
+            } else if (BLOCKS > 1) {
+                block.meet();
+            }
             block.start = next;
             if (!IS_CUT) continue;
             // Registers that are still on their way would be waited for behind the rounds.
@@ -86,15 +90,18 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
         // Who hides the whole context has not met the others yet.
         if (Block::OPENS && first_chunk >= common) block.meet();
         if (!is_first) return;
-        opening.put_back();
+        if constexpr (Block::OPENS) {
+            return opening.finish(&answers[0]);
+        } else {
 #pragma unroll
-        for (int index = 0; index < OWNED; index++) {
-            if (owns) block.put_by(own_row + index, answers[index]);
+            for (int index = 0; index < OWNED; index++) {
+                if (owns) block.put_by(own_row + index, answers[index]);
+            }
         }
     }
     if (TILES == 1) {
         __syncthreads();
-        finish_few_rows(block, first_row, head, rows, opening);
+        finish_few_rows(block, first_row, head, rows, 0);
         return;
     }
     __syncwarp();

@@ -9,53 +9,66 @@
 template <typename Block, bool OPENS>
 struct Opening {
     __device__ __forceinline__ Opening(const Block&, i64, int, int) {}
-    __device__ __forceinline__ void put_back() const {}
-    template <typename Answer>
-    __device__ __forceinline__ bool knows(int, Answer*) const {
-        return false;
-    }
 };
 
 template <typename Block>
 struct Opening<Block, true> {
-    const Block& block;
-    i64 first_row;
-    int head, rows;
     typedef NewestTokens<Block::CAN_PACK, Block::ROWS> Newest;
     static_assert(Newest::WORDS <= Block::OPENING_WORDS, "room among results");
+    // Own chunks that are gone through before: sixteen threads each.
+    static const int SLOTS = Block::THREADS / LANES;
+    static_assert(SLOTS <= Block::ROWS, "a place for each");
+    const Block& block;
+    i64 first_row;
+    int head, rows, slot, items;
     Newest newest;
-    // What the first own chunks come to, one for each sixteen threads.
-    Answer<1> own;
 
     __device__ __forceinline__ Opening(const Block& of_block, i64 row, int own_head, int count)
-        : block(of_block), first_row(row), head(own_head), rows(count),
-          newest(of_block.call, of_block.opening(), row, own_head, count) {}
+        : block(of_block), first_row(row), head(own_head), rows(count), slot(threadIdx.x / LANES),
+          items(own_items(of_block.call, count)), newest(of_block.call, of_block.opening(), row, own_head, count) {}
 
+    // The place of an own chunk behind the results of all sharers.
+    __device__ __forceinline__ static int own_place(int item) {
+        return Block::ALL_ROWS + item;
+    }
+
+    // Queries cut; in the first block, newest keys and values on their way into the cache, and what the first own chunks come to
+    // put by.
     __device__ __forceinline__ void open(bool is_first) {
         const Attention& call = block.call;
-        int slot = threadIdx.x / LANES, row = slot % rows, items = own_items(call, rows);
+        int row = slot % rows;
         // A context that attends to itself has no own keys, nor paths.
         bool goes_through = is_first && items > 0;
-        OwnKeys<Block::CAN_PACK, 1, OWN_CHUNK> keys;
+        OwnKeys<Block::CAN_PACK, 1, OWN_CHUNK> own;
         if (goes_through) {
-            keys.begin(call, newest.query(row), (int)first_row + row, head, call.hidden - block.context, slot < items);
+            own.begin(call, newest.query(row), (int)first_row + row, head, call.hidden - block.context, slot < items);
         }
         newest.send();
-        if (goes_through) keys.send(slot / rows * OWN_CHUNK);
+        if (goes_through) own.send(slot / rows * OWN_CHUNK);
         newest.keep(is_first, false);
         __syncthreads();
         block.cut_queries(rows, [&](int row) { return newest.query(row); });
         if (!goes_through) return;
-        if (newest.appends()) keys.replace(call.seen - 1, newest.key(row), newest.value(row));
-        keys.attend(&own);
+        if (newest.appends()) own.replace(call.seen - 1, newest.key(row), newest.value(row));
+        Answer<1> chunk;
+        own.attend(&chunk);
+        block.put_by(own_place(slot), chunk);
     }
-    // Where other blocks have read what stood there.
-    __device__ __forceinline__ void put_back() const {
+
+    // The first block: own chunks merged into what the context came to, and written. Others have read their queries before.
+    __device__ __forceinline__ void finish(Answer<1>* answer) const {
         newest.put_back();
-    }
-    // Whether own chunks from this one on have been gone through; what this thread's comes to.
-    __device__ __forceinline__ bool knows(int item, Answer<1>* chunk) const {
-        if (item == 0) *chunk = own;
-        return item == 0;
+        for (int other = slot; slot < rows && other < SLOTS && other < items; other += rows) {
+            Answer<1> chunk;
+            block.take_up(own_place(other), &chunk);
+            merge(answer, chunk);
+        }
+        if (items <= SLOTS) {
+            if (slot < rows) write_answer<Block::CAN_PACK>(block.call, first_row + slot, head, *answer);
+            return;
+        }
+        if (slot < rows) block.put_by(slot, *answer);
+        __syncthreads();
+        finish_few_rows(block, first_row, head, rows, SLOTS);
     }
 };

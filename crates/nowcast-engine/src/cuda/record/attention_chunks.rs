@@ -111,8 +111,10 @@ impl ChunkedKernel {
         let step_bytes = if format == 0 { 2 * STEP_BYTES } else { STEP_BYTES };
         let (rows, steps) = (self.tiles * TILE_ROWS, head_dim.div_ceil(LINK) * LINK / 16);
         let stride = head_dim.div_ceil(GROUP).next_power_of_two() * GROUP + SHARE;
+        // Where an own chunk's result is put by: by clusters, of small heads.
+        let opened = if self.blocks > 1 && self.components == GROUP { stride } else { 0 };
         // Of a row: its scale; of every sharer a result, the largest scores and sums of four warps and the largest of all.
-        let row_words = 1 + self.sharers * (stride + 2 * CHUNK_WARPS + 1);
+        let row_words = 1 + opened + self.sharers * (stride + 2 * CHUNK_WARPS + 1);
         self.tiles * (steps + self.sharers * CHUNK_STEPS) * step_bytes + rows * row_words * size_of::<f32>()
     }
 }
