@@ -25,8 +25,7 @@ struct Entry {
     last: usize,
 }
 
-/// Operations in front of attention over a context that a device may perform together with it: the product, the cache
-/// and the rotation.
+/// Operations in front of attention that a device may perform together with it: the product, the cache and the rotation.
 const BEFORE_ATTENTION: usize = 3;
 
 /// Records operations and the tensors they need.
@@ -106,7 +105,7 @@ impl PlanBuilder {
         });
         let last_rows = self.operations.iter().rev().take_while(|before| matches!(before, Operation::LastRow(_)));
         let together = match operation {
-            Operation::AttendContext(_) => BEFORE_ATTENTION,
+            Operation::AttendContext(_) | Operation::AttendPaths(_) => BEFORE_ATTENTION,
             Operation::LastRow(_) => last_rows.count(),
             _ => 0,
         };
@@ -262,16 +261,26 @@ mod tests {
         let (series, context) = (Rows::batch(), Rows::fixed(1).times_context(0));
         let cache = LayerCache::new(&mut plan, CacheShape { series, heads: 1, head_dim: 4, context, steps: 1 });
         let query = plan.input(Element::F32, series.times_context(0), 64);
-        let early = plan.swiglu(query);
-        let read = plan.swiglu(early);
-        let [_, _] = [(); 2].map(|()| plan.swiglu(query));
-        let output = plan.tensor(query.rows, 4);
-        let attend = operation::AttendContext { query, query_column: 0, cache, output };
-        plan.push(Operation::AttendContext(attend));
+        let attended = [false, true].map(|of_paths| {
+            let early = plan.swiglu(query);
+            let read = plan.swiglu(early);
+            let [_, _] = [(); 2].map(|()| plan.swiglu(query));
+            let output = plan.tensor(query.rows, 4);
+            let (query_column, tokens, seen, hidden) = (0, 1, 1, 0);
+            plan.push(if of_paths {
+                let attend = operation::AttendPaths { query, query_column, tokens, seen, hidden, cache, output };
+                Operation::AttendPaths(attend)
+            } else {
+                Operation::AttendContext(operation::AttendContext { query, query_column, cache, output })
+            });
+            [early, read, output]
+        });
         let plan = plan.finish().unwrap();
         let range = |tensor: Tensor| plan.offset(tensor)..plan.offset(tensor) + plan.tensor_bytes(tensor);
-        for other in [early, read] {
-            assert!(range(other).start >= range(output).end || range(other).end <= range(output).start);
+        for [early, read, output] in attended {
+            for other in [early, read] {
+                assert!(range(other).start >= range(output).end || range(other).end <= range(output).start);
+            }
         }
     }
 
