@@ -50,7 +50,7 @@ pub(super) const HEADERS: &[Source] = sources![
     "attention_chunks.cuh",
     "attention_finish.cuh",
     "attention_append.cuh",
-    "attention_opening.cuh",
+    "attention_own_block.cuh",
     "context_operands.cuh",
     "newest_tokens.cuh",
     "attention_paths.cuh",

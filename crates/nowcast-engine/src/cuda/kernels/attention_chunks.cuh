@@ -13,8 +13,12 @@
 #include "cluster.cuh"
 #include "context_operands.cuh"
 
-// Grid: tiles of `16 * TILES` rows of one series, times `BLOCKS` of a cluster, heads, series. `SHARERS` times four warps of
-// each block take chunks side by side and leave what they come to in shared memory, from where it is merged in order by
+// Blocks that share the chunks of a few rows, and of some more.
+#define FEW_BLOCKS 4
+#define PAIR_BLOCKS 2
+
+// Grid: tiles of `16 * TILES` rows of one series, times the blocks of a cluster, heads, series. `SHARERS` times four warps of
+// each of `BLOCKS` take chunks side by side and leave what they come to in shared memory, from where it is merged in order by
 // sixteen threads for each row, in the first block of a cluster. `IS_CUT`: keys and values are as context_operands.cuh has them.
 template <int FORMAT, int TILES, int SHARERS, int GROUPS, int BLOCKS, bool IS_CUT>
 struct ChunkAttention {
@@ -29,8 +33,9 @@ struct ChunkAttention {
     static const int ROUND = BLOCKS * SHARERS * CHUNK;
     // Rows that a thread merges, if any.
     static const int OWNED = ROWS * LANES > THREADS ? ROWS * LANES / THREADS : 1;
-    // Few rows, of small heads: as attention_opening.cuh has it.
-    static const bool OPENS = BLOCKS > 1 && GROUPS == 1;
+    // Few rows: one block more, as attention_own_block.cuh has it. Of small heads every block rotates the queries for itself.
+    static const bool HAS_OWN_BLOCK = BLOCKS == FEW_BLOCKS, ROTATES = HAS_OWN_BLOCK && GROUPS == 1;
+    static const int CLUSTER = BLOCKS + HAS_OWN_BLOCK;
     // Where exponents and results will be.
     static const int OPENING_WORDS = SHARERS * (TILES * CHUNK_STEPS * STEP_WORDS(FORMAT) + ROWS * STRIDE);
     const Attention& call;
@@ -40,8 +45,8 @@ struct ChunkAttention {
     // [tiles, steps, parts, 32, 4] and [rows]; for each sharer [tiles, 4 steps, parts, 32, 4].
     u32 *queries, *exponents;
     float* query_scales;
-    // For each sharer [rows, STRIDE], and as much for own chunks that are gone through before; of every sharer [rows, 4 warps]
-    // twice, and [rows].
+    // For each sharer [rows, STRIDE], and as much for own chunks of another block; of every sharer [rows, 4 warps] twice, and
+    // [rows].
     float *results, *tops, *sums, *largest;
     const float *keys, *values;
     // All chunks of the head.
@@ -62,7 +67,7 @@ struct ChunkAttention {
         : call(attention), head_dim(attention.head_dim) {
         links = (head_dim + LINK - 1) / LINK, lane = threadIdx.x % 32, place = lane / 4, quarter = lane % 4;
         sharer = SHARERS == 1 ? 0 : threadIdx.x / CHUNK_THREADS, warp = threadIdx.x / 32 % CHUNK_WARPS;
-        start = first + ((BLOCKS == 1 ? 0 : blockIdx.x % BLOCKS) * SHARERS + sharer) * CHUNK, end = last, context = all;
+        start = first + ((BLOCKS == 1 ? 0 : blockIdx.x % CLUSTER) * SHARERS + sharer) * CHUNK, end = last, context = all;
         const int exponent_words = TILES * CHUNK_STEPS * STEP_WORDS(FORMAT);
         queries = reinterpret_cast<u32*>(memory);
         memory += TILES * links * STEPS * STEP_WORDS(FORMAT);
@@ -70,7 +75,7 @@ struct ChunkAttention {
         exponents = reinterpret_cast<u32*>(memory + ROWS) + sharer * exponent_words;
         memory += ROWS + SHARERS * exponent_words;
         results = memory;
-        tops = results + (ALL_ROWS + OPENS * ROWS) * STRIDE;
+        tops = results + (ALL_ROWS + HAS_OWN_BLOCK * ROWS) * STRIDE;
         sums = tops + ALL_ROWS * CHUNK_WARPS;
         largest = sums + ALL_ROWS * CHUNK_WARPS;
         keys = attention.prefix_keys + prefix, values = attention.prefix_values + prefix;
@@ -371,11 +376,11 @@ struct ChunkAttention {
         }
     }
 
-    // The first block waits for nobody at the end; the others until it has read what they left.
-    __device__ __forceinline__ static void part(bool is_first) {
+    // Comes to a meeting, and waits for the others unless it leaves.
+    __device__ __forceinline__ static void part(bool leaves) {
 #ifdef HAS_CLUSTERS
         arrive_in_cluster();
-        if (!is_first) wait_in_cluster();
+        if (!leaves) wait_in_cluster();
 #endif
     }
 
@@ -388,7 +393,7 @@ struct ChunkAttention {
     }
 
     // The same place in the shared memory of a block of the cluster.
-    __device__ __forceinline__ static const float* of_block(float* place, int block) {
+    __device__ __forceinline__ static float* of_block(float* place, int block) {
 #ifdef HAS_CLUSTERS
         if (BLOCKS > 1) return in_peer(place, block);
 #endif
@@ -400,7 +405,7 @@ struct ChunkAttention {
     __device__ __forceinline__ void merge_chunks(int row, Answer<GROUPS>* answer) const {
         int component = 4 * (threadIdx.x % LANES);
         // Chunks asked for together: few rows of small heads leave registers for all.
-        const int ALL = BLOCKS * SHARERS, MOST = OPENS ? 8 : 4, TOGETHER = ALL < MOST ? ALL : MOST;
+        const int ALL = BLOCKS * SHARERS, MOST = ROTATES ? 8 : 4, TOGETHER = ALL < MOST ? ALL : MOST;
 #pragma unroll
         for (int first = 0; first < ALL; first += TOGETHER) {
             // The first sharer's chunk comes first. What chunks behind the end left is nobody's.
@@ -427,12 +432,20 @@ struct ChunkAttention {
 
     // A row's answer waits where its first chunk's results were, which only its own threads read.
     __device__ __forceinline__ void put_by(int row, const Answer<GROUPS>& answer) const {
+        put(results, row, answer);
+    }
+    // An own chunk waits in the first block, behind the results of all sharers.
+    __device__ __forceinline__ void put_by_first(int item, const Answer<GROUPS>& chunk) const {
+        put(of_block(results, 0), ALL_ROWS + item, chunk);
+    }
+
+    __device__ __forceinline__ static void put(float* rows, int row, const Answer<GROUPS>& answer) {
 #pragma unroll
         for (int group = 0; group < GROUPS; group++) {
             int component = 4 * (threadIdx.x % LANES) + group * GROUP;
-            *reinterpret_cast<float4*>(results + row * STRIDE + component) = answer.value[group];
+            *reinterpret_cast<float4*>(rows + row * STRIDE + component) = answer.value[group];
         }
-        *reinterpret_cast<float2*>(results + row * STRIDE + GROUPS * GROUP) = make_float2(answer.largest, answer.sum);
+        *reinterpret_cast<float2*>(rows + row * STRIDE + GROUPS * GROUP) = make_float2(answer.largest, answer.sum);
     }
 
     __device__ __forceinline__ void take_up(int row, Answer<GROUPS>* answer) const {

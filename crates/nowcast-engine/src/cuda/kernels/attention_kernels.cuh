@@ -3,7 +3,7 @@
 
 #include "attention_append.cuh"
 #include "attention_chunks.cuh"
-#include "attention_opening.cuh"
+#include "attention_own_block.cuh"
 #include "attention_paths.cuh"
 #include "attention_rows.cuh"
 
@@ -18,7 +18,7 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     Window window = window_of(call, series);
     int head = blockIdx.y, head_dim = call.head_dim;
     // The longest first.
-    int first = (gridDim.x - 1 - blockIdx.x) / BLOCKS * ROWS;
+    int first = (gridDim.x - 1 - blockIdx.x) / Block::CLUSTER * ROWS;
     bool live = (int)blockIdx.z < series && first < window.series_rows;
     if (!live) return wait_for_previous();
     i64 first_row = (i64)blockIdx.z * window.series_rows + first;
@@ -27,6 +27,12 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     i64 prefix = ((i64)blockIdx.z * call.heads + head) * head_dim * call.prefix_capacity;
     int first_chunk = hidden / CHUNK * CHUNK;
     Block block(call, memory, prefix, first_chunk, common, window.context);
+    // All run before anybody writes into another's memory.
+    if (Block::HAS_OWN_BLOCK) block.meet();
+    if (Block::HAS_OWN_BLOCK && blockIdx.x % Block::CLUSTER == BLOCKS) {
+        wait_for_previous();
+        return attend_own(block, first_row, head, rows);
+    }
     typename Block::CutKeys cut;
     // The kernel behind `cut_context` began when that had ended, and this one began later.
     if (IS_CUT) cut = block.load_cut_keys();
@@ -34,10 +40,13 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     // Keys, then values, on their way: registers have no room for both.
     ChunkPairs pairs;
     if (GROUPS == 1 && !IS_CUT) block.load_keys(block.start, 0, &pairs);
-    bool is_first = BLOCKS == 1 || blockIdx.x % BLOCKS == 0;
-    Opening<Block, Block::OPENS> opening(block, first_row, head, rows);
-    if constexpr (Block::OPENS) {
-        opening.open(is_first);
+    bool is_first = BLOCKS == 1 || blockIdx.x % Block::CLUSTER == 0;
+    OwnQueries<Block, Block::ROTATES> queries(block, first_row, head, rows);
+    if constexpr (Block::ROTATES) {
+        queries.send_queries();
+        queries.keep_queries();
+        __syncthreads();
+        block.cut_queries(rows, [&](int row) { return queries.query(row); });
     } else {
         if (call.key_column >= 0) {
             if (is_first) append_newest<Block>(call, first_row, head, rows);
@@ -45,7 +54,7 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
         }
         block.cut_queries(rows, [&](int row) { return query_at(call, first_row + row, head, head_dim); });
         // One chunk is gone through too soon for that to pay.
-        if (is_first && !IS_CHUNK) expect_own_keys<Block>(call, first_row, head, rows);
+        if (is_first && !IS_CHUNK && !Block::HAS_OWN_BLOCK) expect_own_keys<Block>(call, first_row, head, rows);
     }
     int own_row = threadIdx.x / LANES * OWNED;
     bool owns = own_row < ROWS && is_first;
@@ -75,12 +84,8 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
             for (int index = 0; index < OWNED; index++) {
                 if (owns) block.merge_chunks(own_row + index, &answers[index]);
             }
-            // Nobody overwrites or leaves what others still read.
-            if (BLOCKS > 1 && is_last) {
-                block.part(is_first);
-            } else if (BLOCKS > 1) {
-                block.meet();
-            }
+            // Nobody overwrites what others still read.
+            if (BLOCKS > 1 && !is_last) block.meet();
             block.start = next;
             if (!IS_CUT) continue;
             // Registers that are still on their way would be waited for behind the rounds.
@@ -88,10 +93,13 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
             cut = block.load_cut_keys();
         }
         // Who hides the whole context has not met the others yet.
-        if (Block::OPENS && first_chunk >= common) block.meet();
+        if (Block::HAS_OWN_BLOCK && first_chunk >= common) block.meet();
+        // Nobody leaves what the first block still reads.
+        if (BLOCKS > 1) block.part(is_first);
         if (!is_first) return;
-        if constexpr (Block::OPENS) {
-            return opening.finish(&answers[0]);
+        queries.put_back();
+        if constexpr (Block::HAS_OWN_BLOCK) {
+            return finish_with_own(block, first_row, head, rows, &answers[0]);
         } else {
 #pragma unroll
             for (int index = 0; index < OWNED; index++) {
@@ -108,9 +116,8 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     finish_all_rows(block, first_row, head, own_row, rows);
 }
 
-// Blocks that share the chunks of a few rows, and of some more.
-#define FEW_BLOCKS 4
-#define PAIR_BLOCKS 2
+// With the block that goes through own keys.
+#define FEW_CLUSTER (FEW_BLOCKS + 1)
 
 #if HAS_PIPELINES
 #define ATTEND_PATHS(FORMAT) attend_paths<FORMAT>(call)
@@ -135,13 +142,13 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     KERNEL(cut_context_256_##name, CutContext, CHUNK_THREADS) {                                                        \
         cut_context<FORMAT, 4>(call);                                                                                  \
     }                                                                                                                  \
-    KERNEL_IN_CLUSTER(attend_cut_few_64_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_BLOCKS) {                         \
+    KERNEL_IN_CLUSTER(attend_cut_few_64_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_CLUSTER) {                         \
         attend_chunks<FORMAT, 1, 2, 1, FEW_BLOCKS, false, true>(call);                                                 \
     }                                                                                                                  \
-    KERNEL_IN_CLUSTER(attend_cut_few_128_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_BLOCKS) {                        \
+    KERNEL_IN_CLUSTER(attend_cut_few_128_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_CLUSTER) {                        \
         attend_chunks<FORMAT, 1, 2, 2, FEW_BLOCKS, false, true>(call);                                                 \
     }                                                                                                                  \
-    KERNEL_IN_CLUSTER(attend_cut_few_256_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_BLOCKS) {                        \
+    KERNEL_IN_CLUSTER(attend_cut_few_256_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_CLUSTER) {                        \
         attend_chunks<FORMAT, 1, 2, 4, FEW_BLOCKS, false, true>(call);                                                 \
     }                                                                                                                  \
     KERNEL_IN_CLUSTER(attend_cut_pair_128_##name, Attention, 2 * CHUNK_THREADS, 1, PAIR_BLOCKS) {                      \
@@ -175,13 +182,13 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     KERNEL_AHEAD(attend_256_2_##name, Attention, 2 * CHUNK_THREADS, 1) {                                               \
         attend_chunks<FORMAT, 1, 2, 4, 1, false>(call);                                                                \
     }                                                                                                                  \
-    KERNEL_IN_CLUSTER(attend_few_64_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_BLOCKS) {                             \
+    KERNEL_IN_CLUSTER(attend_few_64_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_CLUSTER) {                             \
         attend_chunks<FORMAT, 1, 2, 1, FEW_BLOCKS, false>(call);                                                       \
     }                                                                                                                  \
-    KERNEL_IN_CLUSTER(attend_few_128_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_BLOCKS) {                            \
+    KERNEL_IN_CLUSTER(attend_few_128_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_CLUSTER) {                            \
         attend_chunks<FORMAT, 1, 2, 2, FEW_BLOCKS, false>(call);                                                       \
     }                                                                                                                  \
-    KERNEL_IN_CLUSTER(attend_few_256_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_BLOCKS) {                            \
+    KERNEL_IN_CLUSTER(attend_few_256_##name, Attention, 2 * CHUNK_THREADS, 1, FEW_CLUSTER) {                            \
         attend_chunks<FORMAT, 1, 2, 4, FEW_BLOCKS, false>(call);                                                       \
     }                                                                                                                  \
     KERNEL_IN_CLUSTER(attend_pair_128_##name, Attention, 2 * CHUNK_THREADS, 1, PAIR_BLOCKS) {                          \

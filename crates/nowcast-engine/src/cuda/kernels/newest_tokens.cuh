@@ -50,15 +50,23 @@ struct NewestTokens {
     __device__ __forceinline__ static int row_of(int next) {
         return threadIdx.x / 32 + next * WARPS;
     }
+    __device__ __forceinline__ float2 at(int next, int column) const {
+        return make_float2(places[next][column + first], places[next][column + second]);
+    }
 
     // All on their way.
     __device__ __forceinline__ void send() {
 #pragma unroll
         for (int next = 0; next < TOGETHER; next++) {
-            auto at = [&](int column) { return make_float2(places[next][column + first], places[next][column + second]); };
-            queries[next] = at(call.query_column);
-            if (appends()) keys[next] = at(call.key_column), values[next] = at(call.value_column);
+            queries[next] = at(next, call.query_column);
+            if (appends()) keys[next] = at(next, call.key_column), values[next] = at(next, call.value_column);
         }
+        if (appends()) rotary = RotaryPair(call.table, call.head_dim, first, second);
+    }
+    // Queries alone.
+    __device__ __forceinline__ void send_queries() {
+#pragma unroll
+        for (int next = 0; next < TOGETHER; next++) queries[next] = at(next, call.query_column);
         if (appends()) rotary = RotaryPair(call.table, call.head_dim, first, second);
     }
 
@@ -66,9 +74,9 @@ struct NewestTokens {
         row[first] = pair.x, row[second] = pair.y;
     }
 
-    // In their places once the block has met, and in the cache if this block `owns` them. Queries are put back, rotated, unless
-    // others have yet to read them.
-    __device__ __forceinline__ void keep(bool owns = true, bool puts_back = true) {
+    // In their places once the block has met, and in the cache. Queries are put back, rotated, unless others have yet to read
+    // them.
+    __device__ __forceinline__ void keep(bool puts_back = true) {
         if (!has_pair) return;
         if (!appends()) {
 #pragma unroll
@@ -85,7 +93,7 @@ struct NewestTokens {
             if (is_packed) own = packed_own(own, values[next]);
             put(query(row), first, second, asked), put(key(row), first, second, own);
             if (!is_packed) put(value(row), first, second, values[next]);
-            if (!owns || row >= rows) continue;
+            if (row >= rows) continue;
             if (puts_back) put(places[next] + call.query_column, first, second, asked);
             i64 room = newest_room(call, first_row + row, head, call.head_dim);
             put(call.suffix_keys + room, first, second, own);
@@ -93,7 +101,19 @@ struct NewestTokens {
         }
     }
 
-    // Queries, rotated, where they came from: where they were kept without that.
+    // Queries alone.
+    __device__ __forceinline__ void keep_queries() {
+#pragma unroll
+        for (int next = 0; next < TOGETHER; next++) {
+            if (appends()) {
+                if (packs_own<CAN_PACK>(call)) queries[next] = nearest_bf16(queries[next]);
+                queries[next] = rotary.query(queries[next]);
+            }
+            if (has_pair) put(query(row_of(next)), first, second, queries[next]);
+        }
+    }
+
+    // Queries, rotated, where they came from: where they were kept alone.
     __device__ __forceinline__ void put_back() const {
 #pragma unroll
         for (int next = 0; next < TOGETHER; next++) {

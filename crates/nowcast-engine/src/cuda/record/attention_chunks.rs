@@ -63,6 +63,8 @@ macro_rules! chunked_kernels {
 /// Tiles of a block whose answers find registers beside a chunk, and such blocks on a multiprocessor.
 const FEW_TILES: usize = 2;
 const BLOCKS_AT_ONCE: usize = 4;
+/// Blocks that share the chunks of a few rows.
+const FEW_BLOCKS: usize = 4;
 
 /// The first that suits is taken.
 const KERNELS: &[ChunkedKernel] = chunked_kernels! {
@@ -81,7 +83,13 @@ const KERNELS: &[ChunkedKernel] = chunked_kernels! {
 
 impl ChunkedKernel {
     fn grid(&self, extent: &ChunkedExtent) -> [usize; 3] {
-        [extent.rows.div_ceil(self.tiles * TILE_ROWS) * self.blocks, extent.heads, extent.series]
+        let cluster = self.blocks + usize::from(self.has_own_block());
+        [extent.rows.div_ceil(self.tiles * TILE_ROWS) * cluster, extent.heads, extent.series]
+    }
+
+    /// Whether one block more goes through own keys.
+    fn has_own_block(&self) -> bool {
+        self.blocks == FEW_BLOCKS
     }
 
     fn blocks(&self, extent: &ChunkedExtent) -> usize {
@@ -102,6 +110,8 @@ impl ChunkedKernel {
             // Two such blocks find room on a multiprocessor.
             (1, 2) if self.components == 64 => extent.chunks > 1 && blocks <= 2 * multiprocessors,
             (1, _) => true,
+            // A cluster of five finds room on neighbouring multiprocessors alone, of which there are some sixteen.
+            (FEW_BLOCKS, _) => extent.chunks > 2 && blocks <= multiprocessors / 4 * 3,
             _ => extent.chunks > 2 && blocks <= multiprocessors,
         }
     }
@@ -111,10 +121,10 @@ impl ChunkedKernel {
         let step_bytes = if format == 0 { 2 * STEP_BYTES } else { STEP_BYTES };
         let (rows, steps) = (self.tiles * TILE_ROWS, head_dim.div_ceil(LINK) * LINK / 16);
         let stride = head_dim.div_ceil(GROUP).next_power_of_two() * GROUP + SHARE;
-        // Where an own chunk's result is put by: by clusters, of small heads.
-        let opened = if self.blocks > 1 && self.components == GROUP { stride } else { 0 };
+        // Where the result of an own chunk is put by.
+        let own = if self.has_own_block() { stride } else { 0 };
         // Of a row: its scale; of every sharer a result, the largest scores and sums of four warps and the largest of all.
-        let row_words = 1 + opened + self.sharers * (stride + 2 * CHUNK_WARPS + 1);
+        let row_words = 1 + own + self.sharers * (stride + 2 * CHUNK_WARPS + 1);
         self.tiles * (steps + self.sharers * CHUNK_STEPS) * step_bytes + rows * row_words * size_of::<f32>()
     }
 }
