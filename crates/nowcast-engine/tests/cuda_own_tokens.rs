@@ -69,6 +69,15 @@ fn contexts_of_several_chunks() {
     compare(Case { heads: 1, head_dim: 36, context: 330, steps: 5, ..PLAIN }, FEW_AND_MANY);
 }
 
+/// Some own chunks of few paths wait in the cluster's first block, the others are gone through by it.
+#[test]
+fn many_own_tokens_of_few_paths() {
+    let few = Case { heads: 1, head_dim: 36, context: 140, steps: 20, ..PLAIN };
+    compare(few, FEW_AND_MANY);
+    compare(Case { dtype: Dtype::F32, ..few }, &[[1, 1], [1, 12], [1, 70]]);
+    compare(Case { head_dim: 132, ..few }, &[[1, 1], [1, 12], [1, 40]]);
+}
+
 /// Blocks of one chunk, and warps that have sixteen rows by themselves.
 #[test]
 fn contexts_of_one_chunk() {

@@ -41,7 +41,7 @@ __device__ __forceinline__ void attend_chunks(const Attention& call) {
     ChunkPairs pairs;
     if (GROUPS == 1 && !IS_CUT) block.load_keys(block.start, 0, &pairs);
     bool is_first = BLOCKS == 1 || blockIdx.x % Block::CLUSTER == 0;
-    OwnQueries<Block, Block::ROTATES> queries(block, first_row, head, rows);
+    RotatedQueries<Block, Block::ROTATES> queries(block, first_row, head, rows);
     if constexpr (Block::ROTATES) {
         queries.send_queries();
         queries.keep_queries();

@@ -4,20 +4,25 @@
 #include "attention_finish.cuh"
 #include "newest_tokens.cuh"
 
-// Queries of small heads, which every block that goes through the context rotates for itself. Of all other kernels: nothing.
+// The newest queries, keys and values of a block's rows; of small heads.
+template <typename Block>
+struct Newest : NewestTokens<Block::CAN_PACK, Block::ROWS> {
+    static_assert(Newest::WORDS <= Block::OPENING_WORDS, "room among results");
+
+    __device__ __forceinline__ Newest(const Block& block, i64 first_row, int head, int rows)
+        : Newest::NewestTokens(block.call, block.opening(), first_row, head, rows) {}
+};
+
+// Queries that every block which goes through the context rotates for itself. Of kernels that do not: nothing.
 template <typename Block, bool ROTATES>
-struct OwnQueries {
-    __device__ __forceinline__ OwnQueries(const Block&, i64, int, int) {}
+struct RotatedQueries {
+    __device__ __forceinline__ RotatedQueries(const Block&, i64, int, int) {}
     __device__ __forceinline__ void put_back() const {}
 };
 
 template <typename Block>
-struct OwnQueries<Block, true> : NewestTokens<Block::CAN_PACK, Block::ROWS> {
-    typedef NewestTokens<Block::CAN_PACK, Block::ROWS> Newest;
-    static_assert(Newest::WORDS <= Block::OPENING_WORDS, "room among results");
-
-    __device__ __forceinline__ OwnQueries(const Block& block, i64 first_row, int head, int rows)
-        : Newest(block.call, block.opening(), first_row, head, rows) {}
+struct RotatedQueries<Block, true> : Newest<Block> {
+    using Newest<Block>::Newest;
 };
 
 // Own chunks that are gone through so, sixteen threads each: what is left is for the first block, behind the context.
@@ -43,7 +48,7 @@ __device__ __forceinline__ void attend_own(const Block& block, i64 first_row, in
         own.begin(call, query, (int)first_row + row, head, call.hidden - block.context, slot < items);
     };
     if constexpr (Block::ROTATES) {
-        OwnQueries<Block, true> newest(block, first_row, head, rows);
+        Newest<Block> newest(block, first_row, head, rows);
         begin(newest.query(row));
         newest.send();
         own.send(slot / rows * OWN_CHUNK);
