@@ -9,6 +9,10 @@ lint:
 test:
     cargo test --workspace
 
+# The kernels' races, without a GPU: see docs/kernels.md.
+races:
+    NOWCAST_RACES=1 cargo test -p nowcast-engine --test 'cuda*' --test reused_plan
+
 doc:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 

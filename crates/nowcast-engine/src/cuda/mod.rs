@@ -18,7 +18,7 @@
 //! | `layout` | the memory of a plan |
 //! | `executable`, `staging`, `answers` | runs, graphs, and the host's side of them |
 //! | [`probe`] | what is there, and where it was looked for |
-//! | `emulator`, `faults` | the same kernels compiled for this processor, and what can go wrong, for tests |
+//! | `emulator`, `faults` | the same kernels compiled for this processor, their races, and what can go wrong, for tests |
 
 mod answers;
 mod argument;

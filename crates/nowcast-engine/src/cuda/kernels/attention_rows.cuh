@@ -88,8 +88,11 @@ struct RowAttention : LaneRows {
                     keys[which][step] = packed_own(keys[which][step], values[which][step]);
                 }
             }
+            kept_for_later(call.suffix_keys + room, HEAD_DIM);
             store(call.suffix_keys + room, keys[which]);
-            if (!PACKS) store(call.suffix_values + room, values[which]);
+            if (PACKS) continue;
+            kept_for_later(call.suffix_values + room, HEAD_DIM);
+            store(call.suffix_values + room, values[which]);
         }
     }
 

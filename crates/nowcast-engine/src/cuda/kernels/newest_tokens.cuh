@@ -51,7 +51,10 @@ struct NewestTokens {
         return threadIdx.x / 32 + next * WARPS;
     }
     __device__ __forceinline__ float2 at(int next, int column) const {
-        return make_float2(places[next][column + first], places[next][column + second]);
+        reads_are_used(has_pair && row_of(next) < rows);
+        float2 pair = make_float2(places[next][column + first], places[next][column + second]);
+        reads_are_used(true);
+        return pair;
     }
 
     // All on their way.
@@ -72,6 +75,10 @@ struct NewestTokens {
 
     static __device__ __forceinline__ void put(float* row, int first, int second, const float2& pair) {
         row[first] = pair.x, row[second] = pair.y;
+    }
+    static __device__ __forceinline__ void put_for_later(float* row, int first, int second, const float2& pair) {
+        kept_for_later(row + first, 1), kept_for_later(row + second, 1);
+        put(row, first, second, pair);
     }
 
     // In their places once the block has met, and in the cache. Queries are put back, rotated, unless others have yet to read
@@ -96,8 +103,8 @@ struct NewestTokens {
             if (row >= rows) continue;
             if (puts_back) put(places[next] + call.query_column, first, second, asked);
             i64 room = newest_room(call, first_row + row, head, call.head_dim);
-            put(call.suffix_keys + room, first, second, own);
-            if (!is_packed) put(call.suffix_values + room, first, second, values[next]);
+            put_for_later(call.suffix_keys + room, first, second, own);
+            if (!is_packed) put_for_later(call.suffix_values + room, first, second, values[next]);
         }
     }
 

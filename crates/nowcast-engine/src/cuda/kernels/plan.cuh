@@ -39,6 +39,12 @@ __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
+// What is written there now is for kernels behind: others of this one may read what stood there, and do not use it. For the
+// emulation, which finds races.
+__device__ __forceinline__ void kept_for_later(const float*, int) {}
+// Whether what the thread reads from here on is used. For the emulation, too.
+__device__ __forceinline__ void reads_are_used(bool) {}
+
 // Asks for what will be read later.
 __device__ __forceinline__ void expect(const void* place) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(place));
@@ -133,7 +139,13 @@ __device__ inline i64 thread_index() {
 // Some pieces of the weights, `stride` apart, on their way to shared memory, for the whole block; all threads come here once.
 // They leave the L2 cache first: nobody asks for them again before all others have passed, but for rows and instructions.
 __device__ __forceinline__ void copy_block_ahead(uint4* to, const uint4* from, int pieces, int size, i64 stride, u64* arrived) {
-#if __CUDA_ARCH__ >= 900
+#ifdef NOWCAST_SHIM
+    if (threadIdx.x == 0) {
+        prepare_barrier(arrived, 1);
+        expect_bytes(arrived, pieces * size * 16);
+        for (int piece = 0; piece < pieces; piece++) send_bytes(to + piece * size, from + piece * stride, size * 16, arrived);
+    }
+#elif __CUDA_ARCH__ >= 900
     if (threadIdx.x == 0) {
         unsigned barrier = (unsigned)__cvta_generic_to_shared(arrived);
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
@@ -161,7 +173,9 @@ __device__ __forceinline__ void copy_block_ahead(uint4* to, const uint4* from, i
 
 // Waits for the share of the calling thread; a barrier of the block follows.
 __device__ __forceinline__ void wait_for_block_copy(u64* arrived) {
-#if __CUDA_ARCH__ >= 900
+#ifdef NOWCAST_SHIM
+    wait_for_phase(arrived, 0);
+#elif __CUDA_ARCH__ >= 900
     unsigned barrier = (unsigned)__cvta_generic_to_shared(arrived);
     asm volatile(
         "{ .reg .pred done;\n"

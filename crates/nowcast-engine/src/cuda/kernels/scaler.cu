@@ -109,20 +109,14 @@ KERNEL_AHEAD(scale_context, ScaleContext, CHUNK, 1) {
     int length = count(call.rows, call.live) / series * call.patch;
     i64 start = (i64)blockIdx.x * length;
     Points<float> points = call.points.from(start, (i64)blockIdx.x * call.patch);
-    if (threadIdx.x == 0) {
-        state = Statistics{0.0, 0.0, 0.0, 0.0, __longlong_as_double((i64)0xfff0000000000000ull),
-                           __longlong_as_double(0x7ff0000000000000ll)};
-    }
-    __syncthreads();
     Whole whole = {call.least_factor, call.greatest_factor};
-    bool bounded = call.kind == GLOBAL || call.greatest_factor != 0.0;
-    if (!call.exact && length <= CHUNK) {
-        scale_short_context(call.kind, points, length, call.patch, bounded ? &whole : nullptr, &state);
-        if ((int)threadIdx.x == length - 1) store_state(call.state + (i64)blockIdx.x * STATE_WIDTH, &state);
-        return;
-    }
-    continue_statistics(call.kind, call.exact, points, length, call.patch, bounded ? &whole : nullptr, &state);
-    if (threadIdx.x == 0) store_state(call.state + (i64)blockIdx.x * STATE_WIDTH, &state);
+    const Whole* bounds = call.kind == GLOBAL || call.greatest_factor != 0.0 ? &whole : nullptr;
+    double* to = call.state + (i64)blockIdx.x * STATE_WIDTH;
+    if (!call.exact && length <= CHUNK) return scale_short_context(call.kind, points, length, call.patch, bounds, to);
+    if (threadIdx.x == 0) state = statistics_of_nothing();
+    __syncthreads();
+    continue_statistics(call.kind, call.exact, points, length, call.patch, bounds, &state);
+    if (threadIdx.x == 0) store_state(to, &state);
 }
 
 struct ScaleStep {
@@ -244,5 +238,7 @@ KERNEL(scale_step_of_warp, ScaleStep, 128) {
         call.location[to] = location;
         call.scale[to] = scale;
     }
+    // All lanes have read it.
+    __syncwarp();
     if (lane == 0) store_state(call.state + row * STATE_WIDTH, &state);
 }

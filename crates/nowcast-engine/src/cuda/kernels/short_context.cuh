@@ -39,9 +39,9 @@ __device__ __forceinline__ PairOfSums sums_of_threads(double first, double secon
     return sums;
 }
 
-// As `continue_statistics` from the first point on, for all threads of a block; that of the last point has the statistics.
+// As `continue_statistics` from the first point on, for all threads of a block; that of the last point leaves the statistics.
 __device__ __forceinline__ void scale_short_context(int kind, const Points<float>& points, int length, int patch,
-                                                    const Whole* whole, Statistics* state) {
+                                                    const Whole* whole, double* state) {
     __shared__ double locations[CHUNK], scales[CHUNK];
     int index = threadIdx.x;
     bool is_point = index < length;
@@ -53,7 +53,8 @@ __device__ __forceinline__ void scale_short_context(int kind, const Points<float
     __syncthreads();
     double previous = index > 0 ? locations[index - 1] : 0.0, apart = (value - mean) * weight;
     PairOfSums moments = sums_of_threads((value - previous) * (value - location) * weight, apart * apart);
-    Statistics own = {sums.upto[1], sums.upto[0], moments.upto[0], location, state->least_scale, state->greatest_scale};
+    Statistics nothing = statistics_of_nothing();
+    Statistics own = {sums.upto[1], sums.upto[0], moments.upto[0], location, nothing.least_scale, nothing.greatest_scale};
     double variance = moments.all[1] / at_least_one(sums.all[1]);
     if (kind == GLOBAL) {
         own = Statistics{0.0, 0.0, 0.0, mean, sqrt(variance + GLOBAL_MINIMUM), own.greatest_scale};
@@ -78,5 +79,5 @@ __device__ __forceinline__ void scale_short_context(int kind, const Points<float
     points.scale[index] = scale;
     int last = index - (length - patch);
     if (last >= 0) points.last_location[last] = location, points.last_scale[last] = scale;
-    if (index == length - 1) *state = own;
+    if (index == length - 1) store_state(state, &own);
 }

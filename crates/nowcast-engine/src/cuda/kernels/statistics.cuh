@@ -13,6 +13,12 @@ struct Statistics {
     double count, sum, second_moment, mean, least_scale, greatest_scale;
 };
 
+// Before the first point.
+__device__ inline Statistics statistics_of_nothing() {
+    return Statistics{0.0, 0.0, 0.0, 0.0, __longlong_as_double((i64)0xfff0000000000000ull),
+                      __longlong_as_double(0x7ff0000000000000ll)};
+}
+
 __device__ inline double at_least_one(double value) {
     return value > 1.0 ? value : 1.0;
 }

@@ -12,15 +12,11 @@ namespace shim {
 
 Three grid_size, block_index, block_size, thread;
 float4* dynamic_memory;
+Warp warps[MOST_WARPS];
+unsigned current;
+char *stacks, *memory;
 
 namespace {
-
-const unsigned MOST_THREADS = 2048;
-const unsigned MOST_WARPS = MOST_THREADS / LANES;
-// Not a power of two: the same places of all stacks would share a few lines of the caches.
-const size_t STACK = 64 * 1024 + 25 * 64;
-const size_t DYNAMIC_BYTES = 232 * 1024;
-const unsigned MOST_BLOCKS = 8;
 
 #if defined(__x86_64__)
 // Saves the registers a call preserves on one stack and takes them from another.
@@ -53,17 +49,15 @@ typedef void* Place;
 typedef ucontext_t Place;
 #endif
 
-Warp warps[MOST_WARPS];
 Place places[MOST_THREADS];
 Place scheduler;
 const Phase* phases[MOST_THREADS];
 unsigned parities[MOST_THREADS];
 unsigned first_threads;
-// The thread that runs, warps of the blocks that run side by side, and of one of them.
-unsigned current, warps_in_use, block_warps;
-// The first of these blocks, and its dynamic memory.
+// Warps of the blocks that run side by side, and of one of them.
+unsigned warps_in_use, block_warps;
+// The first of these blocks.
 unsigned first_block;
-char *stacks, *memory;
 void (*body)(const void*);
 const void* argument;
 
@@ -79,7 +73,7 @@ void go(Place& from, Place& to) {
 void give_way() {
     unsigned before = current, first = before / LANES * LANES;
     Warp& warp = warps[before / LANES];
-    if (warp.ready == 0) warp.meet();
+    if (warp.ready == 0) warp.meet(before / LANES);
     if (warp.ready == 0) return go(places[before], scheduler);
     unsigned next = first + __builtin_ctz(warp.ready);
     if (next == before) return;
@@ -98,6 +92,8 @@ void wait_at(Barrier barrier) {
 
 void enter() {
     body(argument);
+    races::leave();
+    if (races::ARE_FOUND) forget_copies(current);
     Warp& warp = warps[current / LANES];
     unsigned bit = 1u << current % LANES;
     warp.ready &= ~bit;
@@ -124,6 +120,16 @@ void prepare(unsigned index) {
 #endif
 }
 
+// Tells that those of the first `count` threads of these warps have met that wait there.
+void tell_meeting(Barrier barrier, unsigned first, unsigned end, unsigned count) {
+    static unsigned threads[MOST_THREADS];
+    unsigned found = 0;
+    for (unsigned index = first * LANES; index < end * LANES && index < first * LANES + count; index++) {
+        if (warps[index / LANES].waiting[barrier] >> index % LANES & 1) threads[found++] = index;
+    }
+    if (found) (barrier == OF_CLUSTER ? races::meet_in_cluster : races::meet)(threads, found);
+}
+
 // Lets the first `count` threads of these warps go where all of them wait at a barrier or are done; true if any waits.
 bool release_at(Barrier barrier, unsigned first, unsigned end, unsigned count) {
     auto lanes = [&](unsigned index) {
@@ -133,6 +139,7 @@ bool release_at(Barrier barrier, unsigned first, unsigned end, unsigned count) {
     for (unsigned index = first; index < end; index++) {
         if (lanes(index) & ~(warps[index].waiting[barrier] | warps[index].done)) return false;
     }
+    if (races::ARE_FOUND) tell_meeting(barrier, first, end, count);
     bool released = false;
     for (unsigned index = first; index < end; index++) released |= warps[index].release(barrier, lanes(index));
     return released;
@@ -203,6 +210,7 @@ void block_barrier() {
 }
 
 void warp_barrier() {
+    warps[current / LANES].orders = true;
     wait_at(OF_WARP);
 }
 
@@ -221,10 +229,10 @@ void first_threads_barrier(unsigned count) {
 }
 
 void phase(const Phase* barrier, unsigned parity) {
-    if (barrier->parity != parity) return;
     phases[current] = barrier;
     parities[current] = parity;
-    wait_at(OF_PHASE);
+    if (barrier->parity == parity) wait_at(OF_PHASE);
+    races::pass(barrier);
 }
 
 const unsigned long long* exchange(unsigned long long word) {
@@ -262,6 +270,7 @@ void run(const unsigned grid[3], unsigned block, unsigned shared_bytes, void (*e
     body = entry;
     argument = call;
     bool goes_down = false;
+    races::begin_launch(block_warps * LANES * cluster);
     for (unsigned z = 0; z < grid[2]; z++) {
         for (unsigned y = 0; y < grid[1]; y++) {
             for (unsigned x = 0; x < grid[0]; x += cluster) {
@@ -271,7 +280,9 @@ void run(const unsigned grid[3], unsigned block, unsigned shared_bytes, void (*e
                 for (unsigned peer = 0; peer < cluster; peer++) {
                     memset(memory + peer * DYNAMIC_BYTES, 0xff, shared_bytes);
                 }
+                races::begin_blocks(cluster, block_warps * LANES, block);
                 run_blocks(goes_down);
+                races::end_blocks();
                 goes_down = !goes_down;
             }
         }

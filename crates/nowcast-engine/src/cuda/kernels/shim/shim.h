@@ -1,13 +1,15 @@
 // Enough of CUDA for a C++ compiler to build the kernels for this processor, so that tests run their arithmetic where
 // no GPU is. One fiber stands for each thread of a block; blocks run one after the other. Barriers and shuffles switch
 // fibers, from lane to lane until a whole warp waits for others, then to the next warp; a barrier that some threads never
-// reach ends the process with a message. Races are not found.
+// reach ends the process with a message. Races are found where `NOWCAST_RACES` is set: see races.cpp.
 #pragma once
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "races.h"
 
 #define __global__
 #define __device__
@@ -16,6 +18,7 @@
 #define __restrict__
 #define __forceinline__ inline
 #define __noinline__ inline
+#define NOT_INSTRUMENTED __attribute__((no_sanitize("thread")))
 
 struct float4 {
     float x, y, z, w;
@@ -62,6 +65,16 @@ void first_threads_barrier(unsigned count);
 // Waits until a phase of this parity has ended.
 struct Phase;
 void phase(const Phase* barrier, unsigned parity);
+// Barriers for copies, and what is sent to them: see pipeline.cpp.
+void prepare_phases(unsigned long long* barrier, int arrivals);
+void arrive(unsigned long long* barrier, unsigned expected_bytes);
+void wait_for_phase(unsigned long long* barrier, unsigned parity);
+void send(void* to, const void* from, unsigned bytes, unsigned long long* barrier);
+void send_box(void* to, const unsigned long long* map, int word, int row, unsigned long long* barrier);
+// Copies that the thread waits for by their groups.
+void copy_ahead(void* to, const void* from);
+void end_copies();
+void wait_for_copies(unsigned left);
 // What all lanes of the warp hand over, once they have; theirs until they hand over something else.
 const unsigned long long* exchange(unsigned long long word);
 // A lane's part of products on tensor cores: see tensor_cores.h.
@@ -81,44 +94,39 @@ void run(const unsigned grid[3], unsigned threads, unsigned shared_bytes, void (
 
 #define SHARED_MEMORY(name) float* name = reinterpret_cast<float*>(shim::dynamic_memory)
 
-// The entry point that the tests call, and the size of its argument for them to compare.
-#define KERNEL(name, Call, threads)                                                                                    \
+// The entry point that the tests call, and the size of its argument for them to compare. Each thread does `begin` first.
+#define SHIM_KERNEL(name, Call, threads, cluster, begin)                                                               \
     static void name##_body(const Call& call);                                                                         \
     static void name##_thread(const void* call) {                                                                      \
+        begin;                                                                                                         \
         name##_body(*static_cast<const Call*>(call));                                                                  \
     }                                                                                                                  \
     extern "C" const unsigned name##_call_size = sizeof(Call);                                                         \
     extern "C" const unsigned name##_most_threads = threads;                                                           \
     extern "C" void name(const unsigned* grid, unsigned block, unsigned shared_bytes, const void* call) {              \
-        shim::run(grid, block, shared_bytes, name##_thread, call);                                                     \
+        shim::run(grid, block, shared_bytes, name##_thread, call, cluster);                                            \
     }                                                                                                                  \
     static void name##_body(const Call& call)
-
-#define KERNEL_AHEAD(name, Call, threads, blocks) KERNEL(name, Call, threads)
+#define KERNEL(name, Call, threads) SHIM_KERNEL(name, Call, threads, 1, wait_for_previous())
+#define KERNEL_AHEAD(name, Call, threads, blocks) SHIM_KERNEL(name, Call, threads, 1, )
 
 // Fixed shared memory is one for all blocks: kernels in clusters have none.
 #define HAS_CLUSTERS
 #define CAN_LIMIT_REGISTERS 1
 #define LIMITED_KERNEL_IN_CLUSTER(name, Call, threads, registers, size) KERNEL_IN_CLUSTER(name, Call, threads, 1, size)
-#define KERNEL_IN_CLUSTER(name, Call, threads, blocks, size)                                                           \
-    static void name##_body(const Call& call);                                                                         \
-    static void name##_thread(const void* call) {                                                                      \
-        name##_body(*static_cast<const Call*>(call));                                                                  \
-    }                                                                                                                  \
-    extern "C" const unsigned name##_call_size = sizeof(Call);                                                         \
-    extern "C" const unsigned name##_most_threads = threads;                                                           \
-    extern "C" void name(const unsigned* grid, unsigned block, unsigned shared_bytes, const void* call) {              \
-        shim::run(grid, block, shared_bytes, name##_thread, call, size);                                               \
-    }                                                                                                                  \
-    static void name##_body(const Call& call)
-inline void arrive_in_cluster() {}
+#define KERNEL_IN_CLUSTER(name, Call, threads, blocks, size) SHIM_KERNEL(name, Call, threads, size, )
+inline void arrive_in_cluster() {
+    shim::races::arrive_in_cluster();
+}
 inline void wait_in_cluster() {
     shim::cluster_barrier();
 }
 inline float* in_peer(float* place, int peer) {
     return static_cast<float*>(shim::in_peer(place, peer));
 }
-inline void wait_for_previous() {}
+inline void wait_for_previous() {
+    shim::races::wait_for_previous();
+}
 
 inline void __syncthreads() {
     shim::block_barrier();
@@ -143,21 +151,22 @@ inline T __shfl_xor_sync(unsigned mask, T value, int difference) {
     return __shfl_sync(mask, value, (threadIdx.x % 32) ^ difference);
 }
 // Blocks run one thread at a time.
-inline int atomicMin(int* address, int value) {
-    int before = *address;
-    if (value < before) *address = value;
+template <typename Value, typename Change>
+NOT_INSTRUMENTED inline Value change_at_once(Value* address, Change change) {
+    shim::races::change_at_once(address, sizeof(Value));
+    Value before = *address;
+    *address = change(before);
     return before;
+}
+inline int atomicMin(int* address, int value) {
+    return change_at_once(address, [=](int before) { return value < before ? value : before; });
 }
 inline int atomicMax(int* address, int value) {
-    int before = *address;
-    if (value > before) *address = value;
-    return before;
+    return change_at_once(address, [=](int before) { return value > before ? value : before; });
 }
-inline int atomicAdd(int* address, int value) {
-    return (*address += value) - value;
-}
-inline unsigned atomicAdd(unsigned* address, unsigned value) {
-    return (*address += value) - value;
+template <typename Value>
+inline Value atomicAdd(Value* address, Value value) {
+    return change_at_once(address, [=](Value before) { return before + value; });
 }
 inline unsigned __ballot_sync(unsigned, bool value) {
     const unsigned long long* values = shim::exchange(value);
@@ -259,71 +268,33 @@ inline float half_value(unsigned word, int half) {
     return FORMAT == 2 ? same_bits<float>(word << 16) : value_of_f16(word & 0xffffu);
 }
 
-// A barrier for copies. A phase ends when nobody is to arrive any more and all bytes that were expected have come.
-namespace shim {
-struct Phase {
-    short arrivals, left;
-    int bytes : 31;
-    unsigned parity : 1;
-};
-static_assert(sizeof(Phase) == 8, "the place of a barrier");
-
-inline void end_phase(Phase* barrier) {
-    if (barrier->left > 0 || barrier->bytes != 0) return;
-    barrier->left = barrier->arrivals;
-    barrier->parity ^= 1;
-}
-}  // namespace shim
-
+// A barrier for copies. See pipeline.cpp.
 inline void prepare_barrier(unsigned long long* barrier, int arrivals) {
-    *reinterpret_cast<shim::Phase*>(barrier) = shim::Phase{(short)arrivals, (short)arrivals, 0, 0};
+    shim::prepare_phases(barrier, arrivals);
 }
 inline void publish_barriers() {}
 inline void arrive(unsigned long long* barrier) {
-    shim::Phase* phase = reinterpret_cast<shim::Phase*>(barrier);
-    phase->left--;
-    shim::end_phase(phase);
+    shim::arrive(barrier, 0);
 }
 inline void expect_bytes(unsigned long long* barrier, unsigned bytes) {
-    shim::Phase* phase = reinterpret_cast<shim::Phase*>(barrier);
-    phase->bytes += bytes;
-    arrive(barrier);
-}
-inline void send_to_peer(float4* place, unsigned long long* barrier, int peer, const float (&values)[4]) {
-    *static_cast<float4*>(shim::in_peer(place, peer)) = make_float4(values[0], values[1], values[2], values[3]);
-    shim::Phase* phase = static_cast<shim::Phase*>(shim::in_peer(barrier, peer));
-    phase->bytes -= sizeof(float4);
-    shim::end_phase(phase);
+    shim::arrive(barrier, bytes);
 }
 inline void wait_for_phase(unsigned long long* barrier, unsigned parity) {
-    shim::phase(reinterpret_cast<shim::Phase*>(barrier), parity);
+    shim::wait_for_phase(barrier, parity);
+}
+inline void send_to_peer(float4* place, unsigned long long* barrier, int peer, const float (&values)[4]) {
+    void *to = shim::in_peer(place, peer), *counter = shim::in_peer(barrier, peer);
+    shim::send(to, values, sizeof(float4), static_cast<unsigned long long*>(counter));
+}
+inline void send_bytes(void* to, const void* from, unsigned bytes, unsigned long long* barrier) {
+    shim::send(to, from, bytes, barrier);
 }
 inline bool sends_for_warp() { return threadIdx.x % 32 == 0; }
 template <typename Map>
 inline void expect_map(const Map&) {}
-// The words of `Map` in machine.rs: address, words of a row, rows, words and rows of a box.
 template <typename Map>
-inline void send_box(void* to, const Map& map, int word, int row, unsigned long long* barrier) {
-    const unsigned* from = reinterpret_cast<const unsigned*>(map.words[0]);
-    unsigned* word_to = static_cast<unsigned*>(to);
-    for (unsigned long long y = row; y < row + map.words[4]; y++) {
-        for (unsigned long long x = word; x < word + map.words[3]; x++) {
-            *word_to++ = y < map.words[2] && x < map.words[1] ? from[y * map.words[1] + x] : 0;
-        }
-    }
-    shim::Phase* phase = reinterpret_cast<shim::Phase*>(barrier);
-    phase->bytes -= (int)(map.words[3] * map.words[4] * 4);
-    shim::end_phase(phase);
-}
-template <typename Map>
-inline void send_box(void* to, const Map& map, int word, int row, unsigned long long* barrier, bool) {
-    send_box(to, map, word, row, barrier);
-}
-inline void send_bytes(void* to, const void* from, unsigned bytes, unsigned long long* barrier) {
-    memcpy(to, from, bytes);
-    shim::Phase* phase = reinterpret_cast<shim::Phase*>(barrier);
-    phase->bytes -= (int)bytes;
-    shim::end_phase(phase);
+inline void send_box(void* to, const Map& map, int word, int row, unsigned long long* barrier, bool = false) {
+    shim::send_box(to, map.words, word, row, barrier);
 }
 template <int COUNT>
 inline void meet_first_threads() {
@@ -334,17 +305,26 @@ inline void give_registers_up() {}
 template <int COUNT>
 inline void take_registers() {}
 
+inline void kept_for_later(const float* place, int count) {
+    shim::races::keep_for_later(place, count * sizeof(float));
+}
+inline void reads_are_used(bool are_used) {
+    shim::races::use_reads(are_used);
+}
 inline void expect(const void*) {}
 template <typename Value>
 inline void known_now(Value) {}
 inline void ask_now() {}
 
-// Copies that are awaited later are done at once.
 inline void copy_ahead(void* to, const void* from) {
-    memcpy(to, from, 16);
+    shim::copy_ahead(to, from);
 }
-inline void end_copies() {}
+inline void end_copies() {
+    shim::end_copies();
+}
 template <int LEFT>
-inline void wait_for_copies() {}
+inline void wait_for_copies() {
+    shim::wait_for_copies(LEFT);
+}
 
 #include "tensor_cores.h"

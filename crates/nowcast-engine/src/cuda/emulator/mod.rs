@@ -1,28 +1,20 @@
 //! The kernels compiled by a C++ compiler for this processor, as a [`Machine`]: everything but the driver is tested
 //! where no GPU is.
 
+mod library;
+mod races;
+
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::HashMap;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use libloading::Library;
-use sha2::{Digest, Sha256};
 
-use super::kernel::{HEADERS, Kernel, SOURCES, Source};
+use self::races::Races;
+use super::kernel::{Kernel, SOURCES};
 use super::machine::{Boxes, KernelLaunch, Machine, Map, Queue};
 use crate::error::{Error, Result};
-
-const SHIM: &[Source] = &[
-    Source { name: "shim/shim.h", text: include_str!("kernels/shim/shim.h") },
-    Source { name: "shim/warp.h", text: include_str!("kernels/shim/warp.h") },
-    Source { name: "shim/tensor_cores.h", text: include_str!("kernels/shim/tensor_cores.h") },
-    Source { name: "shim/shim.cpp", text: include_str!("kernels/shim/shim.cpp") },
-    Source { name: "shim/tensor_cores.cpp", text: include_str!("kernels/shim/tensor_cores.cpp") },
-];
 
 /// As much as the largest blocks of any GPU may have.
 const MOST_SHARED_BYTES: usize = 227 * 1024;
@@ -42,14 +34,18 @@ struct Emulator {
     allocations: Mutex<HashMap<u64, Layout>>,
     /// The shim runs one grid at a time.
     running: Mutex<()>,
+    /// Looks for races, if it was asked to.
+    races: Option<Races>,
     _library: Library,
 }
 
 impl Emulator {
     fn build() -> std::result::Result<Self, String> {
-        let path = library()?;
-        // SAFETY: the library was just built from our own sources; it has no initialisers.
+        let finds_races = races::are_looked_for();
+        let path = library::library(SOURCES, finds_races)?;
+        // SAFETY: the library was just built from our own sources; initialisers make empty containers.
         let library = unsafe { Library::new(&path) }.expect("the library was just built");
+        let races = finds_races.then(|| Races::of(&library, &path));
         let mut entries = Vec::new();
         for kernel in Kernel::ALL {
             // SAFETY: `KERNEL` in shim.h declares the three symbols with these types.
@@ -63,74 +59,20 @@ impl Emulator {
             }
         }
         let (allocations, running) = Default::default();
-        Ok(Self { entries, allocations, running, _library: library })
+        Ok(Self { entries, allocations, running, races, _library: library })
     }
-}
 
-/// Builds the library, or finds it from an earlier run.
-fn library() -> std::result::Result<PathBuf, String> {
-    let compiler = std::env::var("CXX").unwrap_or_else(|_| "g++".into());
-    let portable = ["-std=c++17", "-O2", "-ffp-contract=off", "-fPIC", "-Wno-unknown-pragmas", "-DNOWCAST_SHIM"];
-    let flags: Vec<&str> = portable.into_iter().chain(detected_features().iter().copied()).collect();
-    let mut digest = Sha256::new();
-    HEADERS.iter().chain(SOURCES).chain(SHIM).for_each(|source| digest.update(source.text));
-    flags.iter().for_each(|flag| digest.update(flag));
-    let name: String = digest.finalize().iter().take(12).map(|byte| format!("{byte:02x}")).collect();
-    let folder = std::env::temp_dir();
-    let path = folder.join(format!("nowcast-emulator-{name}.so"));
-    if path.is_file() {
-        return Ok(path);
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
-    let folder = folder.join(format!("nowcast-emulator-{name}-{}", std::process::id()));
-    let built = build(&compiler, &flags, &folder, &path);
-    let _ = fs::remove_dir_all(&folder);
-    built.map(|()| path)
-}
 
-/// What makes a fused multiply-add one instruction instead of a call.
-fn detected_features() -> &'static [&'static str] {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
-        return &["-mavx2", "-mfma", "-mf16c"];
+    /// The host has written there, or does not know what is there.
+    fn forget(&self, address: u64, bytes: usize) {
+        if let Some(races) = &self.races {
+            let _running = self.lock();
+            races.forget(address, bytes);
+        }
     }
-    &[]
-}
-
-fn build(compiler: &str, flags: &[&str], folder: &Path, path: &Path) -> std::result::Result<(), String> {
-    let text = |error: std::io::Error| format!("cannot build the kernels with {compiler}: {error}");
-    fs::create_dir_all(folder.join("shim")).map_err(text)?;
-    for source in HEADERS.iter().chain(SOURCES).chain(SHIM) {
-        fs::write(folder.join(source.name), source.text).map_err(text)?;
-    }
-    let units = SOURCES.iter().chain(SHIM).map(|source| source.name).filter(|name| !name.ends_with(".h"));
-    let units: Vec<(PathBuf, PathBuf)> =
-        units.map(|name| (folder.join(name), folder.join(format!("{}.o", name.replace('/', "_"))))).collect();
-    let run = |command: &mut Command| -> std::result::Result<(), String> {
-        let output = command.output().map_err(text)?;
-        // Tests are skipped where there is no compiler, never where kernels do not compile.
-        assert!(
-            output.status.success(),
-            "{compiler} fails on the kernels: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let tasks: Vec<_> = units
-            .iter()
-            .map(|(unit, object)| {
-                scope.spawn(move || {
-                    let mut command = Command::new(compiler);
-                    command.args(flags).arg("-I").arg(folder).args(["-x", "c++", "-c"]).arg(unit).arg("-o").arg(object);
-                    run(&mut command)
-                })
-            })
-            .collect();
-        tasks.into_iter().try_for_each(|task| task.join().expect("a compiler's thread does not panic"))
-    })?;
-    let finished = folder.join("library.so");
-    run(Command::new(compiler).arg("-shared").arg("-o").arg(&finished).args(units.iter().map(|(_, object)| object)))?;
-    fs::rename(&finished, path).map_err(text)
 }
 
 impl Machine for Emulator {
@@ -185,6 +127,7 @@ impl Machine for Emulator {
         // SAFETY: the layout is not empty.
         let memory = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(error)?;
         let address = memory.as_ptr().expose_provenance() as u64;
+        self.forget(address, bytes);
         self.allocations.lock().expect("no panic while locked").insert(address, layout);
         Ok(address)
     }
@@ -192,6 +135,7 @@ impl Machine for Emulator {
     unsafe fn free(&self, address: u64) {
         let layout = self.allocations.lock().expect("no panic while locked").remove(&address);
         let layout = layout.expect("the address was allocated here");
+        self.forget(address, layout.size());
         // SAFETY: allocated with this layout, and nobody uses it any more, as the caller promised.
         unsafe { dealloc(std::ptr::with_exposed_provenance_mut(address as usize), layout) };
     }
@@ -208,6 +152,7 @@ impl Machine for Emulator {
 
     unsafe fn upload(&self, to: u64, bytes: &[u8]) -> Result<()> {
         let to: *mut u8 = std::ptr::with_exposed_provenance_mut(to as usize);
+        self.forget(to.addr() as u64, bytes.len());
         // SAFETY: as the caller promised.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(())
@@ -215,13 +160,20 @@ impl Machine for Emulator {
 
     unsafe fn fill(&self, to: u64, byte: u8, bytes: usize) -> Result<()> {
         let to: *mut u8 = std::ptr::with_exposed_provenance_mut(to as usize);
+        self.forget(to.addr() as u64, bytes);
         // SAFETY: as the caller promised.
         unsafe { to.write_bytes(byte, bytes) };
         Ok(())
     }
 
     fn queue(self: Arc<Self>) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(EmulatedQueue { emulator: self, recordings: Vec::new(), open: None }))
+        Ok(Box::new(EmulatedQueue {
+            emulator: self,
+            recordings: Vec::new(),
+            open: None,
+            follows_kernel: false,
+            may_still_run: 0,
+        }))
     }
 }
 
@@ -237,6 +189,10 @@ struct EmulatedQueue {
     recordings: Vec<Vec<Work>>,
     /// The recording under way.
     open: Option<Vec<Work>>,
+    /// Whether a kernel begins before what was queued last is done, as on a GPU.
+    follows_kernel: bool,
+    /// The first run of kernels that may not be done when such a kernel begins.
+    may_still_run: u32,
 }
 
 impl EmulatedQueue {
@@ -250,11 +206,24 @@ impl EmulatedQueue {
         }
     }
 
+    /// Tells the detector of races of a launch.
+    fn begin(&mut self, kernel: Kernel) {
+        if let Some(races) = &self.emulator.races {
+            let first_run = races.begin(self.follows_kernel, self.may_still_run);
+            if !self.follows_kernel {
+                self.may_still_run = first_run;
+            }
+            self.follows_kernel = kernel.lets_next_start();
+        }
+    }
+
     /// # Safety
     /// As the functions of [`Queue`].
-    unsafe fn run(&self, work: &Work) {
+    unsafe fn run(&mut self, work: &Work) {
         match work {
             Work::Copy { to, from, bytes } => {
+                self.emulator.forget(*to, *bytes);
+                self.follows_kernel = false;
                 let to: *mut u8 = std::ptr::with_exposed_provenance_mut(*to as usize);
                 let from: *const u8 = std::ptr::with_exposed_provenance(*from as usize);
                 // SAFETY: as the caller promised.
@@ -266,11 +235,16 @@ impl EmulatedQueue {
                 assert_eq!(launch.argument.length, size, "the argument of {name} is not what the kernel declares");
                 assert!(launch.threads <= most_threads, "{name} takes at most {most_threads} threads");
                 assert!(launch.shared_bytes as usize <= MOST_SHARED_BYTES, "{name} asks for too much shared memory");
-                let _running = self.emulator.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                let emulator = Arc::clone(&self.emulator);
+                let _running = emulator.lock();
+                self.begin(launch.kernel);
                 // SAFETY: the argument has the size of the kernel's; the rest is as the caller promised.
                 unsafe {
                     let words = launch.argument.words.as_ptr();
                     entry(launch.grid.as_ptr(), launch.threads, launch.shared_bytes, words);
+                }
+                if let Some(races) = &emulator.races {
+                    races.report(name);
                 }
             }
         }
@@ -315,8 +289,13 @@ impl Queue for EmulatedQueue {
     }
 
     unsafe fn replay(&mut self, recording: usize) -> Result<()> {
-        // SAFETY: as the caller promised.
-        self.recordings[recording].iter().for_each(|work| unsafe { self.run(work) });
+        self.follows_kernel = false;
+        for index in 0..self.recordings[recording].len() {
+            let work = self.recordings[recording][index].clone();
+            // SAFETY: as the caller promised.
+            unsafe { self.run(&work) };
+        }
+        self.follows_kernel = false;
         Ok(())
     }
 }
