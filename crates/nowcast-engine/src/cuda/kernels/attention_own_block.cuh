@@ -81,6 +81,8 @@ __device__ __forceinline__ void finish_with_own(const Block& block, i64 first_ro
         if (slot < rows) write_answer<Block::CAN_PACK>(call, first_row + slot, head, *answer);
         return;
     }
+    // The cluster's meeting orders this, too; compute-sanitizer does not see it.
+    __syncthreads();
     if (slot < rows) block.put_by(slot, *answer);
     __syncthreads();
     finish_few_rows(block, first_row, head, rows, early);
