@@ -104,8 +104,13 @@ pub trait Executable: Send {
     /// The plan.
     fn plan(&self) -> &Plan;
 
+    /// Where the host writes an f32 input, its leading rows first.
+    fn input(&mut self, tensor: Tensor) -> &mut [f32];
+
     /// Writes the leading rows of an f32 input; `values` is a whole number of rows.
-    fn write(&mut self, tensor: Tensor, values: &[f32]);
+    fn write(&mut self, tensor: Tensor, values: &[f32]) {
+        self.input(tensor)[..values.len()].copy_from_slice(values);
+    }
 
     /// Writes the leading rows of an i32 input.
     fn write_integers(&mut self, tensor: Tensor, values: &[i32]);

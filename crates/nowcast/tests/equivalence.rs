@@ -106,8 +106,8 @@ impl Executable for ErringRun {
         self.inner.plan()
     }
 
-    fn write(&mut self, tensor: Tensor, values: &[f32]) {
-        self.inner.write(tensor, values);
+    fn input(&mut self, tensor: Tensor) -> &mut [f32] {
+        self.inner.input(tensor)
     }
 
     fn write_integers(&mut self, tensor: Tensor, values: &[i32]) {
@@ -146,7 +146,8 @@ impl Executable for ErringRun {
     fn view(&mut self, tensor: Tensor) -> &[f32] {
         self.viewed = self.inner.view(tensor).to_vec();
         if self.error == Error::LateDigitInCompany && self.live.is_some_and(|live| live.batch > 1) {
-            self.viewed[0] *= 1.0 + 2.0 * f32::EPSILON;
+            // As much as where it is read: candles are restored from smaller numbers.
+            self.viewed[0] *= 1.0 + 2e-6;
         }
         &self.viewed
     }

@@ -41,6 +41,12 @@ impl Arena {
         &self.pages.values()[plan.offset(tensor) / 4..][..plan.tensor_bytes(tensor) / 4]
     }
 
+    /// All rows of an f32 tensor, to write.
+    pub(super) fn place(&mut self, plan: &Plan, tensor: Tensor) -> &mut [f32] {
+        assert_eq!(tensor.element, Element::F32, "a tensor is written as what it holds");
+        &mut self.pages.values_mut()[plan.offset(tensor) / 4..][..plan.tensor_bytes(tensor) / 4]
+    }
+
     /// Lends tensors of one operation.
     pub(super) fn access<'a>(&'a mut self, plan: &'a Plan, live: Live) -> Access<'a> {
         Access {

@@ -56,8 +56,8 @@ impl Executable for CpuExecutable {
         &self.plan
     }
 
-    fn write(&mut self, tensor: Tensor, values: &[f32]) {
-        self.host_access().write::<f32>(tensor)[..values.len()].copy_from_slice(values);
+    fn input(&mut self, tensor: Tensor) -> &mut [f32] {
+        self.arena.place(&self.plan, tensor)
     }
 
     fn write_integers(&mut self, tensor: Tensor, values: &[i32]) {

@@ -80,14 +80,14 @@ impl CudaExecutable {
         })
     }
 
-    /// Where the host writes a tensor; a prefill that waits for its inputs runs first.
-    fn input(&mut self, tensor: Tensor) -> &mut [u8] {
+    /// Where the host writes; a prefill that waits for its inputs runs first.
+    fn inputs(&mut self) -> &mut Staging {
         if let Err(error) = self.settle() {
             // Its inputs are gone with this.
             self.waiting = None;
             self.failure = Some(error);
         }
-        self.staging.input(tensor)
+        &mut self.staging
     }
 
     /// Runs a prefill that still waits, without a decode; if it fails, it waits on.
@@ -245,19 +245,18 @@ impl Executable for CudaExecutable {
         &self.plan
     }
 
-    fn write(&mut self, tensor: Tensor, values: &[f32]) {
-        assert_eq!(tensor.element, Element::F32, "a tensor is written as what it holds");
-        fill(self.input(tensor), values, f32::to_ne_bytes);
+    fn input(&mut self, tensor: Tensor) -> &mut [f32] {
+        self.inputs().input_floats(tensor)
     }
 
     fn write_integers(&mut self, tensor: Tensor, values: &[i32]) {
         assert_eq!(tensor.element, Element::I32, "a tensor is written as what it holds");
-        fill(self.input(tensor), values, i32::to_ne_bytes);
+        fill(self.inputs().input(tensor), values, i32::to_ne_bytes);
     }
 
     fn write_doubles(&mut self, tensor: Tensor, values: &[f64]) {
         assert_eq!(tensor.element, Element::F64, "a tensor is written as what it holds");
-        fill(self.input(tensor), values, f64::to_ne_bytes);
+        fill(self.inputs().input(tensor), values, f64::to_ne_bytes);
     }
 
     fn run(&mut self, section: Section, launch: &Launch) -> Result<()> {

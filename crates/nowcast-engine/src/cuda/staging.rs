@@ -108,6 +108,15 @@ impl Staging {
         &mut self.memory.contents_mut()[input.offset..][..input.bytes]
     }
 
+    /// Where the host writes a tensor of f32.
+    pub(super) fn input_floats(&mut self, tensor: Tensor) -> &mut [f32] {
+        assert_eq!(tensor.element, Element::F32, "a tensor is written as what it holds");
+        // SAFETY: any bits are an f32.
+        let (before, floats, _) = unsafe { self.input(tensor).align_to_mut() };
+        assert!(before.is_empty(), "inputs are aligned");
+        floats
+    }
+
     /// What the device left of a tensor.
     pub(super) fn output(&self, tensor: Tensor) -> &[u8] {
         if let Some(answer) = self.answers.iter().find(|answer| answer.tensor.index == tensor.index) {

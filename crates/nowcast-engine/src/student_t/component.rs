@@ -112,6 +112,15 @@ const fn rising_half(n: usize) -> f64 {
     product
 }
 
+/// One component of a mixture.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Component {
+    pub(super) weight: f64,
+    pub(super) degrees_of_freedom: f64,
+    pub(super) location: f64,
+    pub(super) scale: f64,
+}
+
 /// Eight components with everything that does not depend on the point; unused lanes have weight 0.
 #[derive(Debug, Clone)]
 pub(super) struct Components {
@@ -142,7 +151,7 @@ pub(super) struct Values {
 }
 
 impl Components {
-    pub(super) const UNUSED: Self = Self {
+    const UNUSED: Self = Self {
         weight: [0.0; LANES],
         degrees_of_freedom: [2.0; LANES],
         location: [0.0; LANES],
@@ -151,6 +160,18 @@ impl Components {
         recurrence: [[0.0; LANES]; SHIFT],
         gamma: [[0.0; LANES]; GAMMA_COEFFICIENTS],
     };
+
+    /// Up to eight components, without what follows from them.
+    pub(super) fn of(components: &[Component]) -> Self {
+        let mut block = Self::UNUSED;
+        for (lane, component) in components.iter().enumerate() {
+            block.weight[lane] = component.weight;
+            block.degrees_of_freedom[lane] = component.degrees_of_freedom;
+            block.location[lane] = component.location;
+            block.scale[lane] = component.scale;
+        }
+        block
+    }
 
     /// Fills in what follows from degrees of freedom and scales.
     #[inline(always)]

@@ -7,10 +7,12 @@
 mod component;
 mod quantile;
 
+use std::sync::OnceLock;
+
 use crate::cpu::detect::{InstructionSet, Kernel};
 use crate::cpu::vector::Vector;
 use crate::elementary::exp;
-use component::{Components, LANES};
+use component::{Component, Components, LANES};
 
 /// Why four lists of numbers are not a mixture.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -51,9 +53,11 @@ pub enum MixtureError {
 /// `density(x) = sum_k weight_k t((x - location_k) / scale_k; degrees_of_freedom_k) / scale_k`.
 #[derive(Debug, Clone)]
 pub struct Mixture {
-    blocks: Vec<Components>,
-    count: usize,
+    /// Their weights sum to one.
+    components: Vec<Component>,
     mean: f64,
+    /// What a point is evaluated with; many a mixture is never asked.
+    blocks: OnceLock<Vec<Components>>,
 }
 
 /// Parameters of one time step in the units of a head, one value for each component.
@@ -75,15 +79,18 @@ impl HeadParameters<'_> {
     /// # Errors
     /// As [`Mixture::new`].
     pub fn mixture(&self, affine_location: f64, affine_scale: f64) -> Result<Mixture, MixtureError> {
-        let largest = self.logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let mut weights: Vec<f64> = self.logits.iter().map(|logit| logit - largest).collect();
-        InstructionSet::detected().dispatch(Weigh(&mut weights));
-        Mixture::new(
-            weights,
-            self.degrees_of_freedom.to_vec(),
-            self.locations.iter().map(|location| location * affine_scale + affine_location).collect(),
-            self.scales.iter().map(|scale| scale * affine_scale).collect(),
-        )
+        let Self { degrees_of_freedom, locations, scales, logits } = *self;
+        let count = check_lengths([logits, degrees_of_freedom, locations, scales].map(<[f64]>::len))?;
+        let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let component = |k: usize| Component {
+            weight: logits[k] - largest,
+            degrees_of_freedom: degrees_of_freedom[k],
+            location: locations[k] * affine_scale + affine_location,
+            scale: scales[k] * affine_scale,
+        };
+        let mut components: Vec<_> = (0..count).map(component).collect();
+        InstructionSet::detected().dispatch(Weigh(&mut components));
+        Mixture::of(components)
     }
 }
 
@@ -116,39 +123,36 @@ impl Mixture {
         locations: Vec<f64>,
         scales: Vec<f64>,
     ) -> Result<Self, MixtureError> {
-        let count = weights.len();
-        if count == 0 || [degrees_of_freedom.len(), locations.len(), scales.len()] != [count; 3] {
-            return Err(MixtureError::Lengths {
-                weights: count,
-                degrees_of_freedom: degrees_of_freedom.len(),
-                locations: locations.len(),
-                scales: scales.len(),
-            });
-        }
-        require(&weights, "weight", "finite and not negative", |value| value >= 0.0)?;
-        require(&degrees_of_freedom, "degrees of freedom", "finite and at least 2", |value| value >= 2.0)?;
-        require(&locations, "location", "finite", |_| true)?;
-        require(&scales, "scale", "finite and positive", |value| value > 0.0)?;
-        let sum: f64 = weights.iter().sum();
+        let lengths = [&weights, &degrees_of_freedom, &locations, &scales].map(Vec::len);
+        let component = |k: usize| Component {
+            weight: weights[k],
+            degrees_of_freedom: degrees_of_freedom[k],
+            location: locations[k],
+            scale: scales[k],
+        };
+        Self::of((0..check_lengths(lengths)?).map(component).collect())
+    }
+
+    /// A mixture of components whose weights need not sum to one.
+    fn of(mut components: Vec<Component>) -> Result<Self, MixtureError> {
+        let each = |part: fn(&Component) -> f64| components.iter().map(part);
+        require(each(|one| one.weight), "weight", "finite and not negative", |value| value >= 0.0)?;
+        let nu = each(|one| one.degrees_of_freedom);
+        require(nu, "degrees of freedom", "finite and at least 2", |value| value >= 2.0)?;
+        require(each(|one| one.location), "location", "finite", |_| true)?;
+        require(each(|one| one.scale), "scale", "finite and positive", |value| value > 0.0)?;
+        let sum: f64 = each(|one| one.weight).sum();
         if !(sum > 0.0 && sum.is_finite()) {
             return Err(MixtureError::WeightSum(sum));
         }
-        let mut blocks = vec![Components::UNUSED; count.div_ceil(LANES)];
-        for k in 0..count {
-            let (block, lane) = (&mut blocks[k / LANES], k % LANES);
-            block.weight[lane] = weights[k] / sum;
-            block.degrees_of_freedom[lane] = degrees_of_freedom[k];
-            block.location[lane] = locations[k];
-            block.scale[lane] = scales[k];
-        }
-        InstructionSet::detected().dispatch(Prepare(&mut blocks));
-        let mean = (0..count).map(|k| weights[k] / sum * locations[k]).sum();
-        Ok(Self { blocks, count, mean })
+        components.iter_mut().for_each(|one| one.weight /= sum);
+        let mean = components.iter().map(|one| one.weight * one.location).sum();
+        Ok(Self { components, mean, blocks: OnceLock::new() })
     }
 
     /// Number of components K.
     pub fn component_count(&self) -> usize {
-        self.count
+        self.components.len()
     }
 
     /// `P[X <= x]`.
@@ -183,13 +187,13 @@ impl Mixture {
 
     /// The variance; infinite where a component of positive weight has 2 degrees of freedom.
     pub fn variance(&self) -> f64 {
-        let term = |block: &Components, lane: usize| {
-            let (nu, scale) = (block.degrees_of_freedom[lane], block.scale[lane]);
+        let term = |one: &Component| {
+            let (nu, scale) = (one.degrees_of_freedom, one.scale);
             let own = scale * scale * (nu / (nu - 2.0));
-            block.weight[lane] * (own + (block.location[lane] - self.mean).powi(2))
+            one.weight * (own + (one.location - self.mean).powi(2))
         };
         // Zero times an infinite variance would not be zero.
-        self.lanes().filter(|&(block, lane)| block.weight[lane] > 0.0).map(|(block, lane)| term(block, lane)).sum()
+        self.components.iter().filter(|one| one.weight > 0.0).map(term).sum()
     }
 
     /// E[X; X <= x], the integral of `u density(u)` up to `x`: zero at minus infinity, the mean at infinity.
@@ -229,7 +233,7 @@ impl Mixture {
             let below = scale * scale * values.density[lane] * ((nu + t * t) / (nu - 1.0));
             block.weight[lane] * ((location - centre) * values.lower[lane] - below)
         };
-        let evaluated = self.blocks.iter().map(|block| {
+        let evaluated = self.blocks().iter().map(|block| {
             let mut values = component::Values::default();
             InstructionSet::detected().dispatch(EvaluateBlock { block, x, values: &mut values });
             (block, values)
@@ -239,28 +243,31 @@ impl Mixture {
 
     fn evaluate(&self, x: f64, set: InstructionSet) -> Evaluation {
         let mut result = Evaluation::default();
-        set.dispatch(Evaluate { blocks: &self.blocks, x, result: &mut result });
+        set.dispatch(Evaluate { blocks: self.blocks(), x, result: &mut result });
         result
     }
 
     /// A length of the size of the whole mixture: the widest scale plus the spread of the locations.
     fn spread(&self) -> f64 {
-        let reach = |(block, lane): (&Components, usize)| block.scale[lane] + (block.location[lane] - self.mean).abs();
-        self.lanes().map(reach).fold(0.0, f64::max)
+        self.components.iter().map(|one| one.scale + (one.location - self.mean).abs()).fold(0.0, f64::max)
     }
 
-    fn lanes(&self) -> impl Iterator<Item = (&Components, usize)> {
-        self.blocks.iter().flat_map(|block| (0..LANES).map(move |lane| (block, lane))).take(self.count)
+    fn blocks(&self) -> &[Components] {
+        self.blocks.get_or_init(|| {
+            let mut blocks: Vec<_> = self.components.chunks(LANES).map(Components::of).collect();
+            InstructionSet::detected().dispatch(Prepare(&mut blocks));
+            blocks
+        })
     }
 }
 
 /// Turns distances of logits from the largest into weights.
-struct Weigh<'a>(&'a mut [f64]);
+struct Weigh<'a>(&'a mut [Component]);
 
 impl Kernel for Weigh<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        for weight in self.0 {
+        for Component { weight, .. } in self.0 {
             // Below, the exponential is no longer one.
             *weight = if *weight < -708.0 { 0.0 } else { exp::<V>(*weight) };
         }
@@ -336,14 +343,23 @@ fn evaluate<V: Vector>(blocks: &[Components], x: f64) -> Evaluation {
     Evaluation { lower, upper, density, slope, rate: rate.into_iter().fold(0.0, f64::max) }
 }
 
+/// The one length of the weights, degrees of freedom, locations and scales of a mixture.
+fn check_lengths(lengths: [usize; 4]) -> Result<usize, MixtureError> {
+    let [weights, degrees_of_freedom, locations, scales] = lengths;
+    match weights > 0 && lengths == [weights; 4] {
+        true => Ok(weights),
+        false => Err(MixtureError::Lengths { weights, degrees_of_freedom, locations, scales }),
+    }
+}
+
 fn require(
-    values: &[f64],
+    values: impl Iterator<Item = f64>,
     parameter: &'static str,
     requirement: &'static str,
     accept: impl Fn(f64) -> bool,
 ) -> Result<(), MixtureError> {
-    match values.iter().position(|&value| !(value.is_finite() && accept(value))) {
-        Some(component) => Err(MixtureError::Parameter { parameter, component, value: values[component], requirement }),
+    match values.enumerate().find(|&(_, value)| !(value.is_finite() && accept(value))) {
+        Some((component, value)) => Err(MixtureError::Parameter { parameter, component, value, requirement }),
         None => Ok(()),
     }
 }

@@ -18,7 +18,7 @@ const STEP_LIMIT: usize = 2200;
 pub(super) fn solve(mixture: &Mixture, levels: &[f64]) -> Vec<f64> {
     let mut quantiles = levels.to_vec();
     InstructionSet::detected().dispatch(Solve {
-        blocks: &mixture.blocks,
+        blocks: mixture.blocks(),
         start: mixture.mean(),
         reach: mixture.spread(),
         values: &mut quantiles,

@@ -17,14 +17,9 @@ impl Units {
     /// pairwise in f32, about one unit in the last place away).
     pub(crate) fn of(candles: &[[f32; 6]]) -> Self {
         let count = candles.len() as f64;
-        let location = std::array::from_fn(|field| {
-            (candles.iter().map(|candle| f64::from(candle[field])).sum::<f64>() / count) as f32
-        });
-        let deviation = std::array::from_fn(|field| {
-            let mean: f32 = location[field];
-            let square = |candle: &[f32; 6]| (f64::from(candle[field]) - f64::from(mean)).powi(2);
-            (candles.iter().map(square).sum::<f64>() / count).sqrt() as f32
-        });
+        let location = sums(candles, |candle, field| f64::from(candle[field])).map(|sum| (sum / count) as f32);
+        let square = |candle: &[f32; 6], field: usize| (f64::from(candle[field]) - f64::from(location[field])).powi(2);
+        let deviation = sums(candles, square).map(|sum| (sum / count).sqrt() as f32);
         Self { location, deviation }
     }
 
@@ -44,6 +39,12 @@ impl Units {
     pub(crate) fn restore(&self, field: usize, value: f64) -> f64 {
         value * f64::from(self.scale(field)) + f64::from(self.location[field])
     }
+}
+
+/// The sums of something over all candles, for all fields at once.
+fn sums(candles: &[[f32; 6]], of: impl Fn(&[f32; 6], usize) -> f64) -> [f64; 6] {
+    let add = |sums: [f64; 6], candle| std::array::from_fn(|field| sums[field] + of(candle, field));
+    candles.iter().fold([0.0; 6], add)
 }
 
 #[cfg(test)]

@@ -244,25 +244,22 @@ impl Run<'_> {
         let token_sampling = self.options.token_sampling();
         let mut launch = Launch { live, seed: self.options.seed, first_sample: 0, token_sampling };
         ready.run(Section::Prefill, &launch)?;
-        let mut fields = vec![vec![vec![0.0f32; samples * horizon]; CANDLE_FIELDS]; self.batch.len()];
-        let path = horizon * CANDLE_FIELDS;
-        let mut chunk = vec![0.0; self.batch.len() * self.shape.capacity.samples * path];
+        let fields_of_market = || std::array::from_fn(|_| Vec::with_capacity(samples * horizon));
+        let mut fields: Vec<[Vec<f32>; CANDLE_FIELDS]> = self.batch.iter().map(|_| fields_of_market()).collect();
         for first in (0..samples).step_by(self.shape.capacity.samples) {
             launch.live.samples = self.shape.capacity.samples.min(samples - first);
             launch.first_sample = first as u32;
             ready.run(Section::Decode, &launch)?;
-            let chunk = &mut chunk[..self.batch.len() * launch.live.samples * path];
-            ready.executable.read(ready.tensors.output, chunk);
-            let markets = chunk.chunks(launch.live.samples * path).zip(&mut fields).zip(self.batch);
-            for ((values, fields), (_, prepared)) in markets {
-                for (index, value) in values.iter().enumerate() {
-                    let (step, field) = (index / CANDLE_FIELDS, index % CANDLE_FIELDS);
-                    fields[field][first * horizon + step] = prepared.units.restore(field, *value) as f32;
+            let (candles, _) = ready.executable.view(ready.tensors.output).as_chunks::<CANDLE_FIELDS>();
+            let markets = candles.chunks(launch.live.samples * horizon).zip(&mut fields).zip(self.batch);
+            for ((candles, fields), (_, Prepared { units, .. })) in markets {
+                for (field, values) in fields.iter_mut().enumerate() {
+                    values.extend(candles.iter().map(|candle| units.restore(field, candle[field].into()) as f32));
                 }
             }
             progress(self.batch.len() * launch.live.samples);
         }
-        let assemble = |fields: Vec<Vec<f32>>| {
+        let assemble = |fields: [Vec<f32>; CANDLE_FIELDS]| {
             let variate = |(name, values): (&str, Vec<f32>)| {
                 VariateForecast::new(name, Distribution::Paths { samples, values: values.into() })
             };

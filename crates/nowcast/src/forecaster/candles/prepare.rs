@@ -22,10 +22,14 @@ pub(crate) struct Prepared {
 
 /// Hands a batch to its plan.
 pub(crate) fn write<'a>(ready: &mut Ready<Kronos>, batch: impl Iterator<Item = &'a Prepared> + Clone) {
-    let candles: Vec<f32> = batch.clone().flat_map(|one| &one.candles).copied().collect();
+    let mut places = ready.executable.input(ready.tensors.candles);
+    for one in batch.clone() {
+        let (candles, behind) = places.split_at_mut(one.candles.len());
+        candles.copy_from_slice(&one.candles);
+        places = behind;
+    }
     let stamps: Vec<i32> = batch.clone().flat_map(|one| &one.stamps).copied().collect();
     let streams: Vec<i32> = batch.map(|one| one.stream).collect();
-    ready.executable.write(ready.tensors.candles, &candles);
     ready.executable.write_integers(ready.tensors.stamps, &stamps);
     ready.executable.write_integers(ready.tensors.streams, &streams);
 }
@@ -43,7 +47,7 @@ pub(crate) fn prepare(market: &Candles, context: usize, horizon: usize, clip: f3
     // The reference casts to f32 before it normalises.
     let rows: Vec<[f32; 6]> = market.rows()[first..].iter().map(|row| row.map(|value| value as f32)).collect();
     let units = Units::of(&rows);
-    let candles = units.normalise(&rows, clip).concat();
+    let candles = units.normalise(&rows, clip).into_flattened();
     let times = market.stamps()[first..].iter().chain(&market.future()[..horizon]);
     let stamps = times.flat_map(time_features).collect();
     Ok(Prepared { units, candles, stamps, stream: series_key(market.name()) as i32, context: rows.len() })

@@ -8,60 +8,98 @@ use crate::toto::Toto;
 use crate::{Error, Result};
 
 /// One series, ready for a plan.
-pub(crate) struct Prepared {
-    /// `[variates, patches, patch]`
-    pub(crate) values: Vec<f32>,
-    /// 1 for valid points, 0 for masked and padded ones.
-    pub(crate) mask: Vec<f32>,
-    pub(crate) groups: Vec<i32>,
-    pub(crate) streams: Vec<i32>,
+pub(crate) struct Prepared<'a> {
+    series: &'a Series,
+    /// Steps that are looked at, the last ones.
+    context: usize,
+    patch: usize,
     pub(crate) patches: usize,
 }
 
 /// Takes the last `context` steps of a series.
-pub(crate) fn prepare(series: &Series, context: usize, patch: usize) -> Result<Prepared> {
-    let series = series.tail(context);
-    let patches = series.length().div_ceil(patch);
-    let padding = patches * patch - series.length();
-    let mut values = Vec::with_capacity(series.variates() * patches * patch);
-    let mut mask = Vec::with_capacity(values.capacity());
-    for variate in 0..series.variates() {
-        if !series.values(variate).iter().any(|value| value.is_finite()) {
+pub(crate) fn prepare(series: &Series, context: usize, patch: usize) -> Result<Prepared<'_>> {
+    let context = context.min(series.length());
+    let prepared = Prepared { series, context, patch, patches: context.div_ceil(patch) };
+    for (variate, name) in series.names().iter().enumerate() {
+        if !prepared.values(variate).iter().any(|value| value.is_finite()) {
             return Err(Error::Data(format!(
-                "{:?} has no value among its last {} steps: choose another column or a longer context",
-                series.names()[variate],
-                series.length()
+                "{name:?} has no value among its last {context} steps: choose another column or a longer context"
             )));
         }
-        values.resize(values.len() + padding, 0.0);
-        mask.resize(mask.len() + padding, 0.0);
-        append_filled(series.values(variate), &mut values);
-        mask.extend(series.valid(variate).iter().map(|&valid| if valid { 1.0 } else { 0.0 }));
     }
-    let streams = series.names().iter().enumerate().map(|(index, name)| stream(name, index)).collect();
-    Ok(Prepared { values, mask, groups: group_indices(series.groups()), streams, patches })
+    Ok(prepared)
 }
 
-/// Hands a batch to its plan; the future of exogenous variates apart.
-pub(crate) fn write<'a>(ready: &mut Ready<Toto>, batch: impl Iterator<Item = &'a Prepared> + Clone) {
-    let floats = |part: fn(&Prepared) -> &[f32]| batch.clone().map(part).collect::<Vec<_>>().concat();
-    let integers = |part: fn(&Prepared) -> &[i32]| batch.clone().map(part).collect::<Vec<_>>().concat();
-    ready.executable.write(ready.tensors.values, &floats(|one| &one.values));
-    ready.executable.write(ready.tensors.mask, &floats(|one| &one.mask));
-    ready.executable.write_integers(ready.tensors.groups, &integers(|one| &one.groups));
-    ready.executable.write_integers(ready.tensors.streams, &integers(|one| &one.streams));
+impl Prepared<'_> {
+    fn values(&self, variate: usize) -> &[f32] {
+        &self.series.values(variate)[self.series.length() - self.context..]
+    }
+
+    fn valid(&self, variate: usize) -> &[bool] {
+        &self.series.valid(variate)[self.series.length() - self.context..]
+    }
+
+    /// Splits off the padding of a row, and the row from what follows it.
+    fn split<'b>(&self, places: &'b mut [f32]) -> (&'b mut [f32], &'b mut [f32], &'b mut [f32]) {
+        let (row, behind) = places.split_at_mut(self.patches * self.patch);
+        let (padding, row) = row.split_at_mut(row.len() - self.context);
+        (padding, row, behind)
+    }
+}
+
+/// Hands a batch to its plan, straight into its inputs; the future of exogenous variates apart.
+pub(crate) fn write<'a>(ready: &mut Ready<Toto>, batch: impl Iterator<Item = &'a Prepared<'a>> + Clone) {
+    let (executable, tensors) = (&mut ready.executable, &ready.tensors);
+    write_rows(executable.input(tensors.values), batch.clone(), write_values);
+    write_rows(executable.input(tensors.mask), batch.clone(), write_mask);
+    let groups: Vec<i32> = batch.clone().flat_map(|one| group_indices(one.series.groups())).collect();
+    let streams: Vec<i32> = batch.flat_map(|one| streams(one.series.names())).collect();
+    executable.write_integers(tensors.groups, &groups);
+    executable.write_integers(tensors.streams, &streams);
+}
+
+/// Writes `[variates, patches, patch]` of every series, padded with zeros on the left.
+fn write_rows<'a>(
+    mut places: &mut [f32],
+    batch: impl Iterator<Item = &'a Prepared<'a>>,
+    write: impl Fn(&Prepared, usize, &mut [f32]),
+) {
+    for one in batch {
+        for variate in 0..one.series.variates() {
+            let (padding, row, behind) = one.split(places);
+            padding.fill(0.0);
+            write(one, variate, row);
+            places = behind;
+        }
+    }
 }
 
 /// Missing points are masked, yet the embedding reads them: they repeat the value before them (or, at the start, the
 /// first one), which says the least.
-fn append_filled(values: &[f32], out: &mut Vec<f32>) {
+fn write_values(one: &Prepared, variate: usize, row: &mut [f32]) {
+    let values = one.values(variate);
+    row.copy_from_slice(values);
+    // Several at once, where the loop below goes one by one.
+    if values.iter().fold(true, |all, value| all & value.is_finite()) {
+        return;
+    }
     let mut last = values.iter().copied().find(|value| value.is_finite()).unwrap_or(0.0);
-    out.extend(values.iter().map(|&value| {
+    for value in row {
         if value.is_finite() {
-            last = value;
+            last = *value;
         }
-        last
-    }));
+        *value = last;
+    }
+}
+
+/// 1 for valid points, 0 for masked ones.
+fn write_mask(one: &Prepared, variate: usize, row: &mut [f32]) {
+    row.iter_mut().zip(one.valid(variate)).for_each(|(place, &valid)| *place = f32::from(u8::from(valid)));
+}
+
+/// The random streams of variates.
+fn streams(names: &[String]) -> impl Iterator<Item = i32> {
+    names.iter().enumerate().map(|(index, name)| stream(name, index))
 }
 
 /// A random stream of its own for each name; equal names within one series are told apart by their place.
@@ -89,28 +127,45 @@ fn group_indices(groups: &[i64]) -> Vec<i32> {
 mod tests {
     use super::*;
 
+    /// Values and mask as a plan finds them, where something else stood before.
+    fn rows(prepared: &Prepared) -> [Vec<f32>; 2] {
+        let rows = |write: fn(&Prepared, usize, &mut [f32])| {
+            let mut places = vec![7.0; prepared.series.variates() * prepared.patches * prepared.patch];
+            write_rows(&mut places, std::iter::once(prepared), write);
+            places
+        };
+        [rows(write_values), rows(write_mask)]
+    }
+
     #[test]
     fn the_tail_is_padded_on_the_left_and_holes_repeat_the_value_before() {
         let series = Series::new("a", vec![9.0, f32::NAN, 1.0, f32::NAN, 3.0]).unwrap();
         let prepared = prepare(&series, 4, 3).unwrap();
         assert_eq!(prepared.patches, 2);
-        assert_eq!(prepared.values, [0.0, 0.0, 1.0, 1.0, 1.0, 3.0]);
-        assert_eq!(prepared.mask, [0.0, 0.0, 0.0, 1.0, 0.0, 1.0]);
+        assert_eq!(rows(&prepared), [[0.0, 0.0, 1.0, 1.0, 1.0, 3.0], [0.0, 0.0, 0.0, 1.0, 0.0, 1.0]]);
+    }
+
+    #[test]
+    fn variates_follow_each_other_and_masked_points_keep_their_values() {
+        let variates = vec![("a".into(), vec![8.0, 1.0, 2.0]), ("b".into(), vec![9.0, 3.0, f32::INFINITY])];
+        let series = Series::multivariate(variates).unwrap().with_mask(&[true, false, true, true, true, true]).unwrap();
+        let prepared = prepare(&series, 2, 3).unwrap();
+        assert_eq!(rows(&prepared), [[0.0, 1.0, 2.0, 0.0, 3.0, 3.0], [0.0, 0.0, 1.0, 0.0, 1.0, 0.0]]);
     }
 
     #[test]
     fn a_series_without_values_is_refused() {
         let series = Series::new("a", vec![f32::NAN; 5]).unwrap();
         assert!(prepare(&series, 5, 4).is_err());
+        let series = Series::new("a", vec![1.0, f32::NAN]).unwrap();
+        assert!(prepare(&series, 1, 4).is_err(), "the value is outside of the context");
     }
 
     #[test]
     fn equal_names_in_one_series_have_streams_of_their_own() {
-        let series = Series::multivariate(vec![("a".into(), vec![1.0]), ("a".into(), vec![2.0])]).unwrap();
-        let prepared = prepare(&series, 1, 1).unwrap();
-        assert_ne!(prepared.streams[0], prepared.streams[1]);
-        let alone = prepare(&Series::new("a", vec![1.0]).unwrap(), 1, 1).unwrap();
-        assert_eq!(alone.streams[0], prepared.streams[0]);
+        let both: Vec<i32> = streams(&["a".into(), "a".into()]).collect();
+        assert_ne!(both[0], both[1]);
+        assert_eq!(streams(&["a".into()]).collect::<Vec<_>>(), both[..1]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ const GRAIN_VALUES: usize = 1 << 16;
 /// One batch on its way through a plan.
 pub(super) struct Run<'a> {
     pub(super) series: &'a [Series],
-    pub(super) batch: &'a [(usize, Prepared)],
+    pub(super) batch: &'a [(usize, Prepared<'a>)],
     pub(super) options: &'a ForecastOptions,
     pub(super) shape: Shape,
     pub(super) samples: usize,
