@@ -38,13 +38,6 @@ impl Prepared<'_> {
     fn valid(&self, variate: usize) -> &[bool] {
         &self.series.valid(variate)[self.series.length() - self.context..]
     }
-
-    /// Splits off the padding of a row, and the row from what follows it.
-    fn split<'b>(&self, places: &'b mut [f32]) -> (&'b mut [f32], &'b mut [f32], &'b mut [f32]) {
-        let (row, behind) = places.split_at_mut(self.patches * self.patch);
-        let (padding, row) = row.split_at_mut(row.len() - self.context);
-        (padding, row, behind)
-    }
 }
 
 /// Hands a batch to its plan, straight into its inputs; the future of exogenous variates apart.
@@ -66,7 +59,8 @@ fn write_rows<'a>(
 ) {
     for one in batch {
         for variate in 0..one.series.variates() {
-            let (padding, row, behind) = one.split(places);
+            let (row, behind) = places.split_at_mut(one.patches * one.patch);
+            let (padding, row) = row.split_at_mut(row.len() - one.context);
             padding.fill(0.0);
             write(one, variate, row);
             places = behind;
