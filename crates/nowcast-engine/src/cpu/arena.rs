@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use super::memory::Pages;
 use crate::error::{Error, Result};
@@ -37,14 +38,12 @@ impl Arena {
 
     /// All rows of an f32 tensor.
     pub(super) fn view(&self, plan: &Plan, tensor: Tensor) -> &[f32] {
-        assert_eq!(tensor.element, Element::F32, "a tensor is read as what it holds");
-        &self.pages.values()[plan.offset(tensor) / 4..][..plan.tensor_bytes(tensor) / 4]
+        &self.pages.values()[range(plan, tensor)]
     }
 
     /// All rows of an f32 tensor, to write.
     pub(super) fn place(&mut self, plan: &Plan, tensor: Tensor) -> &mut [f32] {
-        assert_eq!(tensor.element, Element::F32, "a tensor is written as what it holds");
-        &mut self.pages.values_mut()[plan.offset(tensor) / 4..][..plan.tensor_bytes(tensor) / 4]
+        &mut self.pages.values_mut()[range(plan, tensor)]
     }
 
     /// Lends tensors of one operation.
@@ -59,6 +58,13 @@ impl Arena {
             count: Cell::new(0),
         }
     }
+}
+
+/// Where all rows of an f32 tensor lie among the values of an arena.
+fn range(plan: &Plan, tensor: Tensor) -> Range<usize> {
+    assert_eq!(tensor.element, Element::F32, "a tensor is viewed as what it holds");
+    let start = plan.offset(tensor) / 4;
+    start..start + plan.tensor_bytes(tensor) / 4
 }
 
 /// No operation touches more tensors than this.

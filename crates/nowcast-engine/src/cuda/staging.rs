@@ -111,7 +111,7 @@ impl Staging {
     /// Where the host writes a tensor of f32.
     pub(super) fn input_floats(&mut self, tensor: Tensor) -> &mut [f32] {
         assert_eq!(tensor.element, Element::F32, "a tensor is written as what it holds");
-        // SAFETY: any bits are an f32.
+        // SAFETY: any bits are an f32, and any f32 is bytes.
         let (before, floats, _) = unsafe { self.input(tensor).align_to_mut() };
         assert!(before.is_empty(), "inputs are aligned");
         floats

@@ -44,7 +44,8 @@ impl Units {
 /// The sums of something over all candles, for all fields at once.
 fn sums(candles: &[[f32; 6]], of: impl Fn(&[f32; 6], usize) -> f64) -> [f64; 6] {
     let add = |sums: [f64; 6], candle| std::array::from_fn(|field| sums[field] + of(candle, field));
-    candles.iter().fold([0.0; 6], add)
+    // The sum of nothing, as the standard library has it: zeros keep their sign.
+    candles.iter().fold([-0.0; 6], add)
 }
 
 #[cfg(test)]
